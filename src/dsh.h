@@ -194,7 +194,9 @@ struct dsh_gap {
   const char *reason;
 };
 
-enum dsh_enforcement { DSH_ENFORCE_NONE, DSH_ENFORCE_PARTIAL, DSH_ENFORCE_FULL };
+enum dsh_enforcement {
+  DSH_ENFORCE_NONE, DSH_ENFORCE_PARTIAL, DSH_ENFORCE_FULL
+};
 
 /* What a backend was seen to enforce in one mode on this host. */
 struct dsh_grade {
@@ -209,7 +211,7 @@ struct dsh_grade {
 
 /* A confined argv and everything known about it before it runs. */
 struct dsh_plan {
-  struct dsh_strv argv;   /* complete: launcher or runner … -- caller's argv */
+  struct dsh_strv argv;   /* complete: launcher or runner … -- the caller's */
   size_t argv_at;         /* index in argv of the caller's first word */
   bool confined;
   bool launcher;          /* argv[0] is our launcher: it speaks keeper.h */
@@ -342,12 +344,14 @@ struct dsh_run *dsh_run_start(const struct dsh_plan *plan,
                               struct dsh_error *err);
 /* Waits at most timeout_ms (-1: for ever). 1 finished, 0 not yet. */
 int dsh_run_wait(struct dsh_run *r, int64_t timeout_ms);
-const struct dsh_outcome *dsh_run_outcome(struct dsh_run *r); /* NULL: not yet */
+/* NULL: not yet finished. */
+const struct dsh_outcome *dsh_run_outcome(struct dsh_run *r);
 void dsh_run_abort(struct dsh_run *r);           /* TERM, grace, KILL; tree */
 int dsh_run_signal(struct dsh_run *r, int signum); /* to the command's group */
 /* Bytes written since the last read of stream 1 or 2, at most n. */
 size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n);
-ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n); /* pty, pipe */
+/* To a pty or a stdin pipe. */
+ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n);
 void dsh_run_free(struct dsh_run *r); /* aborts at once when still running */
 
 /* --- classify ------------------------------------------------------------ */

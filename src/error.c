@@ -44,6 +44,7 @@ const char *dsh_errno_name(int errnum) {
   }
 }
 
+__attribute__((format(printf, 6, 0)))
 static void set(struct dsh_error *err, enum dsh_code code, int errnum,
                 const char *stage, const char *path, const char *fmt,
                 va_list ap) {

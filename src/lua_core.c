@@ -3,8 +3,10 @@
 
 #include "lua_dsh.h"
 
-/* Each sub-table of dsh.core, once. */
-#define PARTS(X)
+/* Each sub-table of dsh.core, once, a line each. */
+#define PARTS(X)                                                             \
+  X(sys)                                                                     \
+  X(json)
 
 #define PART_DECL(name) int ldsh_open_##name(lua_State *L);
 PARTS(PART_DECL)

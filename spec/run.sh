@@ -1,0 +1,128 @@
+#!/bin/sh
+# run.sh [all|c|lua|parity]: run the suites, one process per file with a time
+# limit, print the runners' own closing lines, and close with one line
+# "N passed, N failed, N skipped". Exit 1 when anything failed.
+#
+# As root, the suites about confinement (spec/e2e, spec/parity) run again as
+# uid 65534: root's capabilities change results. Set DSH_TEST_NOBODY=0 to skip.
+what=${1:-all}
+B=${B:-build}
+BUSTED=${BUSTED:-lua5.4 /usr/bin/busted}
+LIMIT=${DSH_TEST_LIMIT:-300}
+cd "$(dirname "$0")/.." || exit 1
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+passed=0 failed=0 skipped=0
+work=$(mktemp -d "${TMPDIR:-/tmp}/dshsh-test.XXXXXX") || exit 1
+nobody=
+trap 'rm -rf "$work" ${nobody:+"$nobody"}' EXIT
+trap 'exit 130' INT TERM
+
+add() { # passed failed skipped
+  passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+run_c() {
+  for t in "$B"/test/test_* "$B"/test/fuzz_*; do
+    [ -x "$t" ] || continue
+    case $t in *.d | *.o) continue ;; esac
+    name=$(basename "$t")
+    case $name in
+      test_*) src=spec/c/$name.c ;;
+      *) src=spec/fuzz/$name.c ;;
+    esac
+    [ -f "$src" ] || continue
+    timeout -s KILL "$LIMIT" "$t" >"$work/out" 2>&1
+    rc=$?
+    p=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$work/out" | tail -1)
+    f=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$work/out" | tail -1)
+    s=$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) test.*/\1/p' "$work/out" | tail -1)
+    if [ -z "$p" ] || { [ $rc != 0 ] && [ "${f:-0}" = 0 ]; }; then
+      f=$((${f:-0} + 1))
+      echo "$name: ended with status $rc"
+    fi
+    if [ "${f:-0}" != 0 ]; then cat "$work/out"; fi
+    grep -E '^\[  (PASSED|FAILED|SKIPPED) ' "$work/out" | grep test |
+      sed "s/^/$name: /"
+    add "${p:-0}" "${f:-0}" "${s:-0}"
+  done
+}
+
+# run_busted FILE LABEL PREFIX…: one file through busted.
+run_busted() {
+  file=$1 label=$2
+  shift 2
+  timeout -s KILL "$LIMIT" "$@" $BUSTED "$file" >"$work/out" 2>&1
+  rc=$?
+  line=$(grep -E '^[0-9]+ success(es)? / [0-9]+ failure' "$work/out" | tail -1)
+  if [ -z "$line" ]; then
+    cat "$work/out"
+    echo "$file$label: ended with status $rc and no closing line"
+    add 0 1 0
+    return
+  fi
+  set -- $line
+  bad=$(($4 + $7))
+  [ $rc = 0 ] || [ $bad != 0 ] || bad=1
+  if [ $bad != 0 ]; then cat "$work/out"; else
+    grep -A3 '^Pending' "$work/out" | grep -vE '^(--)?$' |
+      sed 's/^/  /' >>"$work/pending"
+  fi
+  echo "$file$label: $line"
+  add "$1" "$bad" "${10}"
+}
+
+run_lua() {
+  for f in $(find "$@" -name '*_spec.lua' | sort); do
+    run_busted "$f" "" env DSH_BUILD="$B"
+  done
+}
+
+# A checkout that uid 65534 cannot enter is copied to where it can.
+run_nobody() {
+  [ "$(id -u)" = 0 ] && [ "${DSH_TEST_NOBODY:-1}" = 1 ] || return 0
+  command -v setpriv >/dev/null || return 0
+  nobody=$(mktemp -d /var/tmp/dshsh-nobody.XXXXXX) || return 0
+  chmod 755 "$nobody"
+  mkdir "$nobody/home" "$nobody/tree" "$nobody/tmp"
+  chown 65534:65534 "$nobody/home" "$nobody/tmp"
+  cp -a .busted lua spec "$nobody/tree/"
+  for d in profiles examples README.md; do
+    [ ! -e $d ] || cp -a $d "$nobody/tree/"
+  done
+  mkdir "$nobody/tree/build" "$nobody/tree/build/test"
+  for f in "$B"/dshsh "$B"/landlock-run "$B"/dsh-probe; do
+    [ ! -e "$f" ] || cp -a "$f" "$nobody/tree/build/"
+  done
+  cp -a "$B/test/hostmask" "$nobody/tree/build/test/"
+  chown -R 0:0 "$nobody/tree"
+  chmod -R go+rX,go-w "$nobody/tree"
+  here=$PWD
+  cd "$nobody/tree" || exit 1
+  for f in $(find "$@" -name '*_spec.lua' | sort); do
+    run_busted "$f" " (uid 65534)" setpriv --reuid=65534 --regid=65534 \
+      --clear-groups env -i PATH="$PATH" \
+      HOME="$nobody/home" TMPDIR="$nobody/tmp" LC_ALL=C.UTF-8 \
+      DSH_BUILD="$nobody/tree/build"
+  done
+  cd "$here" || exit 1
+}
+
+mkdir "$work/home"
+export HOME="${DSH_TEST_HOME:-$HOME}" TERM="${TERM:-dumb}"
+case $what in
+  c) run_c ;;
+  lua) run_lua spec/unit spec/e2e spec/parity ;;
+  parity) run_lua spec/parity; run_nobody spec/parity ;;
+  all)
+    run_c
+    run_lua spec/unit spec/e2e spec/parity
+    run_nobody spec/e2e spec/parity
+    ;;
+  *) echo "run.sh: unknown suite '$what'" >&2; exit 2 ;;
+esac
+if [ -s "$work/pending" ]; then
+  echo "pending:"
+  cat "$work/pending"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
