@@ -190,7 +190,7 @@ function M.lua_as_nobody(source, opts)
 end
 
 --- argv under a masked host: opts {landlock = "ENOSYS"|"EOPNOTSUPP"|"EPERM",
--- abi = N, userns = false}. See spec/hostmask.c.
+-- abi = N, userns = false, namespaces = false, listener = true}. See spec/hostmask.c.
 function M.masked(opts, argv)
   local words = { M.hostmask }
   if opts.landlock then
@@ -203,6 +203,12 @@ function M.masked(opts, argv)
   end
   if opts.userns == false then
     words[#words + 1] = "--no-userns"
+  end
+  if opts.namespaces == false then
+    words[#words + 1] = "--no-namespaces"
+  end
+  if opts.listener then
+    words[#words + 1] = "--listener"
   end
   words[#words + 1] = "--"
   return table.move(argv, 1, #argv, #words + 1, words)
