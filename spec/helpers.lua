@@ -189,8 +189,9 @@ function M.lua_as_nobody(source, opts)
     { env = env, cwd = opts.cwd, stdin = opts.stdin, limit = opts.limit })
 end
 
---- argv under a masked host: opts {landlock = "ENOSYS"|"EOPNOTSUPP"|"EPERM",
--- abi = N, userns = false, namespaces = false, listener = true}. See spec/hostmask.c.
+--- argv under a masked host: {landlock = "ENOSYS"|"EOPNOTSUPP"|"EPERM",
+-- abi = N, userns = false, namespaces = false, listener = true}; see
+-- spec/hostmask.c.
 function M.masked(opts, argv)
   local words = { M.hostmask }
   if opts.landlock then
