@@ -28,20 +28,23 @@ STATIC := -std=c11 -D_GNU_SOURCE -Os -g -static -fno-pie -no-pie \
 # --- what there is ---------------------------------------------------------
 
 GEN_SRC  := $(wildcard backends/gen_*.c)
-GEN      := $(GEN_SRC:backends/gen_%.c=$(B)/gen/%.h)
+GEN      := $(GEN_SRC:backends/gen_%.c=$(B)/gen/%_programs.h)
+# backends/: pure planners belong to the core; the launcher, the probe program
+# and the Windows runner are programs of their own; gen_* runs at build time.
+PLANNERS := $(wildcard backends/bwrap*.c backends/landlock.c \
+  backends/seatbelt*.c backends/winacl.c backends/custom.c)
 CORE_SRC := $(filter-out src/lua_%.c src/dshsh.c,$(wildcard src/*.c)) \
-  $(wildcard backends/bwrap*.c backends/landlock.c backends/seatbelt*.c \
-    backends/winacl.c backends/custom.c)
+  $(PLANNERS)
 LUA_SRC  := $(wildcard src/lua_*.c)
-RUN_SRC  := $(wildcard backends/landlock_run*.c backends/keeper*.c \
-  src/restrict*.c)
+RUN_SRC  := $(filter-out $(PLANNERS) backends/gen_% backends/dsh_probe% \
+  backends/windows_%,$(wildcard backends/*.c)) $(wildcard src/restrict*.c)
 PROBE_SRC := $(wildcard backends/dsh_probe*.c)
 WIN_SRC  := $(wildcard backends/windows_acl_run*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(B)/obj/%.o)
 LUA_OBJ  := $(LUA_SRC:%.c=$(B)/obj/%.o)
 RUN_OBJ  := $(RUN_SRC:%.c=$(B)/static/%.o)
 PROBE_OBJ := $(PROBE_SRC:%.c=$(B)/static/%.o)
-STATIC_BIN := $(if $(RUN_SRC),$(B)/landlock-run) \
+STATIC_BIN := $(if $(wildcard backends/landlock_run.c),$(B)/landlock-run) \
   $(if $(PROBE_SRC),$(B)/dsh-probe)
 C_TESTS  := $(patsubst spec/c/%.c,$(B)/test/%,$(wildcard spec/c/test_*.c))
 HELPERS  := $(B)/test/hostmask
@@ -61,7 +64,7 @@ $(B)/static/%.o: %.c | $(GEN)
 	@mkdir -p $(@D)
 	$(MUSL_CC) $(STATIC) -c -o $@ $<
 
-$(B)/gen/%.h: backends/gen_%.c
+$(B)/gen/%_programs.h: backends/gen_%.c $(wildcard src/syscalls.h src/uapi.h)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -Isrc -o $(B)/gen/$* $<
 	$(B)/gen/$* >$@.tmp && mv $@.tmp $@
@@ -170,7 +173,7 @@ lint: $(GEN) ## warnings under gcc and clang, luacheck, form
 	  for f in $(CORE_SRC) $(LUA_SRC) src/dshsh.c; do \
 	    $$c $(filter-out -MMD -MP,$(BASE)) -O1 -Werror -fsyntax-only $$f \
 	    || exit 1; done; done
-	@for f in $(RUN_SRC) $(PROBE_SRC); do $(MUSL_CC) \
+	@for f in $(if $(STATIC_BIN),$(RUN_SRC)) $(PROBE_SRC); do $(MUSL_CC) \
 	  $(filter-out -MMD -MP,$(STATIC)) -Werror -fsyntax-only $$f \
 	  || exit 1; done
 	@echo "lint: clean"

@@ -85,7 +85,7 @@ static void die(const char *what) {
   exit(MASK_FAILED);
 }
 
-/* --- the filter ------------------------------------------------------------ */
+/* --- the filter ---------------------------------------------------------- */
 
 struct filter {
   struct sock_filter code[FILTER_MAX];
@@ -139,7 +139,7 @@ static void make_filter(const struct mask *m, struct filter *f) {
   emit(f, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
 }
 
-/* --- the listener's answers -------------------------------------------------- */
+/* --- the answers of the listener ------------------------------------------ */
 
 static int read_remote(pid_t pid, unsigned long long at, void *buf, size_t n) {
   struct iovec here = {buf, n}, there = {(void *)(uintptr_t)at, n};
@@ -218,7 +218,7 @@ static int serve(int abi, int listener, pid_t child) {
   }
 }
 
-/* --- start ------------------------------------------------------------------- */
+/* --- start ----------------------------------------------------------------- */
 
 static void send_fd(int sock, int fd) {
   char byte = 'f', space[CMSG_SPACE(sizeof fd)] = {0};

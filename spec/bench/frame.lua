@@ -3,7 +3,7 @@
 --   local frame = require("frame")
 --   frame.ratios("confined spawn", {
 --     { "bare posix_spawn", function() return lib.spawn({ "/bin/true" }) end },
---     { "landlock-run", function() return lib.spawn(argv) end, at_most = 1.25 },
+--     { "landlock-run", function() return lib.spawn(argv) end, at_most = 2 },
 --   }, { rounds = 200 })
 --
 -- Each function returns nanoseconds. One round calls every candidate once, in
