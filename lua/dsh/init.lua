@@ -1,0 +1,126 @@
+--- dsh: open a context and use its services.
+--
+--   local dsh = require("dsh")
+--   local ctx <close> = assert(dsh.open{ mode = "read-only" })
+--   local r = ctx.shell:run{ command = "echo hi" }
+--
+-- dsh.open{mode=, workspace_root=, profile=, patches=, set=, settings=,
+-- backend=, env=, platform=, rows=, warn=} composes rows, starts their
+-- services and gives a context, or nil, err. Without a profile it is a small
+-- composition of its own, read-only unless `mode` says otherwise.
+local sys = require("dsh.core").sys
+local compose = require("dsh.compose")
+local layers = require("dsh.layers")
+
+local M = { version = require("dsh.core").version }
+
+-- what was observed of a run -> verdict (contract, "Telling failures apart")
+M.classify = require("dsh.core").classify
+
+local FIELDS = { mode = "string", workspace_root = "string",
+  profile = "string", patches = "table", set = "table", settings = "any",
+  backend = "string", env = "table", platform = "string", rows = "table",
+  warn = "function", user = "boolean" }
+
+local function check_options(opts)
+  if type(opts) ~= "table" then
+    error("dsh.open: expected a table, got " .. type(opts), 3)
+  end
+  for key, value in pairs(opts) do
+    local want = FIELDS[key]
+    if not want then
+      error(("dsh.open: %s: unknown field"):format(tostring(key)), 3)
+    elseif want ~= "any" and type(value) ~= want then
+      error(("dsh.open: %s: expected %s, got %s"):format(key, want,
+        type(value)), 3)
+    end
+  end
+end
+
+local context = {}
+
+--- Ends every service, in reverse order of their start. Idempotent.
+function context.close(ctx)
+  local parts = rawget(ctx, "_parts")
+  if parts then
+    rawset(ctx, "_parts", nil)
+    compose.dispose(parts, rawget(ctx, "host"))
+  end
+end
+
+local context_meta = {
+  __index = context,
+  __close = context.close,
+  __gc = context.close,
+  __name = "dsh.context",
+}
+
+local function make_host(opts)
+  local env = opts.env or sys.environ()
+  local warnings = {}
+  local home = env.DSH_HOME
+  if (not home or home == "") and env.HOME and env.HOME ~= "" then
+    home = env.HOME .. "/.dsh"
+  end
+  return { env = env, platform = opts.platform or M.platform(),
+    cwd = sys.cwd() or "/", home = home ~= "" and home or nil,
+    warnings = warnings,
+    warn = opts.warn or function(message)
+      warnings[#warnings + 1] = message
+    end }
+end
+
+--- "linux", "macos" or "windows".
+function M.platform()
+  if package.config:sub(1, 1) == "\\" then
+    return "windows"
+  end
+  return sys.kind("/proc/self") and "linux" or "macos"
+end
+
+--- The composition of these options, nothing started: comp, host; nil, err.
+function M.compose(opts)
+  opts = opts or {}
+  check_options(opts)
+  local host = make_host(opts)
+  local list, err = layers.of(opts, host)
+  if not list then
+    return nil, err
+  end
+  local comp
+  comp, err = compose.compose(list)
+  if not comp then
+    return nil, err
+  end
+  for _, warning in ipairs(comp.warnings) do
+    host.warn(warning)
+  end
+  return comp, host
+end
+
+--- Opens a context; see the top of this file.
+function M.open(opts)
+  opts = opts or {}
+  check_options(opts)
+  local comp, host = M.compose(opts)
+  if not comp then
+    return nil, host
+  end
+  local parts, err = compose.resolve(comp, host)
+  if not parts then
+    return nil, err
+  end
+  local services
+  services, err = compose.start(parts, host)
+  if not services then
+    return nil, err
+  end
+  local ctx = { composition = comp, host = host, warnings = host.warnings,
+    _parts = parts }
+  for name, service in pairs(services) do
+    ctx[name] = service
+  end
+  return setmetatable(ctx, context_meta)
+end
+
+return M
