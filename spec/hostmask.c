@@ -218,7 +218,7 @@ static int serve(int abi, int listener, pid_t child) {
   }
 }
 
-/* --- start ----------------------------------------------------------------- */
+/* --- start --------------------------------------------------------------- */
 
 static void send_fd(int sock, int fd) {
   char byte = 'f', space[CMSG_SPACE(sizeof fd)] = {0};

@@ -121,6 +121,11 @@ local function run_verb(verb, words)
   local app = { version = version, program = "dshsh", err = err }
   if verb.command then
     words, app.command = split(words)
+    local last = words[#words] or ""
+    if not app.command and last ~= "-h" and last ~= "--help" then
+      err("%s: put '--' before the command", verb.name)
+      return status
+    end
   end
   local args = parse(verb, words, app)
   if not args then
