@@ -189,6 +189,8 @@ static void parse(struct launch *l, char **argv) {
   }
   if (l->probe)
     return;
+  if (l->rw.n) /* a grant under read-only: metadata is decided, not refused */
+    l->read_only = false;
   if (!argv[i] || !argv[i + 1])
     fail(DSH_STAGE_USAGE, 0, "no command after \"--\"");
   l->command = argv + i + 1;

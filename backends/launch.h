@@ -3,6 +3,7 @@
  *   landlock_run.c  arguments; the outer stage, which starts a runner
  *   stage.c         the inner stage: restrict, start the command
  *   keeper.c        the resident half: watch, forward, kill, report
+ *   remote.c        what another process meant by its arguments
  *   metadata.c      decides metadata changes on the opened object
  *   observe.c       typed records of refused file operations
  *   report.c        how all of them speak: packets, or one line and 125
@@ -13,6 +14,7 @@
 #define LAUNCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -107,17 +109,24 @@ _Noreturn void keeper_loop(struct run *r);
 /* Before the start: signals blocked, old mask into *old. */
 void keeper_signals(void *old_mask);
 
+/* --- remote.c --- */
+
+/* All of these return 0, a length or a descriptor, or -errno. */
+int remote_bytes(pid_t pid, uint64_t address, void *out, size_t size);
+int remote_string(pid_t pid, uint64_t address, char *out, int size);
+/* Opens what (dirfd, path) names for process pid, O_PATH; "" is dirfd. */
+int remote_open(pid_t pid, int dirfd, const char *path, bool follow);
+pid_t remote_leader(pid_t tid);
+void remote_comm(pid_t pid, char out[16]);
+int fd_path(int fd, char *out, int size);
+/* Is the object behind O_PATH descriptor fd under a granted root? Returns a
+ * descriptor of the same object, reached through that root. */
+int granted_open(const struct run *r, int fd);
+
 /* --- metadata.c --- */
 
 /* Answers one notification of a metadata call (or TIOCGPTPEER). */
 void metadata_answer(const struct run *r, const struct dsh_notif *n);
-/* Reads a string of another process; length or -errno. */
-int remote_string(pid_t pid, uint64_t address, char *out, int size);
-/* Opens what (dirfd, path) names for process pid, O_PATH; or -errno. */
-int remote_open(pid_t pid, int dirfd, const char *path, bool follow);
-/* Is the object behind O_PATH descriptor fd under a granted root? Returns a
- * descriptor of the same object reached through that root, or -errno. */
-int granted_open(const struct run *r, int fd);
 bool is_meta_call(int nr);
 void answer(const struct run *r, uint64_t id, int error, uint32_t flags);
 

@@ -108,11 +108,11 @@ static bool is_read_only(const char *path) {
 /* Is `path` itself, not a link's target, the root of a mount? In the mount
  * table a mount's point is that of the last one stacked there. */
 static bool is_mount_point(const char *path) {
-  struct statx sx;
-  if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &sx) != 0)
+  struct dsh_statx sx;
+  if (syscall(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, 0, &sx) != 0)
     fail(DSH_STAGE_MOUNTS, errno, path);
-  return !(sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
-         (sx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+  return !(sx.attributes_mask & DSH_STATX_MOUNT_ROOT) ||
+         (sx.attributes & DSH_STATX_MOUNT_ROOT);
 }
 
 static void check_mounts(const struct launch *l) {
@@ -332,7 +332,7 @@ static bool died_before_exec(pid_t pid) {
   siginfo_t info;
   memset(&info, 0, sizeof info);
   return waitid(P_PID, (id_t)pid, &info,
-                WEXITED | WNOHANG | WNOWAIT | __WCLONE) == 0;
+                WEXITED | WNOHANG | WNOWAIT | (int)__WCLONE) == 0;
 }
 
 static void start(struct run *r) {

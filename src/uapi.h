@@ -116,11 +116,11 @@ struct dsh_notif_addfd {
 
 #define DSH_NOTIF_CONTINUE 1u
 #define DSH_ADDFD_SEND 2u
-#define DSH_NOTIF_RECV 0xc0502100u
-#define DSH_NOTIF_SEND 0xc0182101u
-#define DSH_NOTIF_ID_VALID 0x40082102u
-#define DSH_NOTIF_ADDFD 0x40182103u
-#define DSH_NOTIF_SET_FLAGS 0x40082104u
+#define DSH_NOTIF_RECV ((int)0xc0502100u)
+#define DSH_NOTIF_SEND ((int)0xc0182101u)
+#define DSH_NOTIF_ID_VALID ((int)0x40082102u)
+#define DSH_NOTIF_ADDFD ((int)0x40182103u)
+#define DSH_NOTIF_SET_FLAGS ((int)0x40082104u)
 #define DSH_NOTIF_SYNC_WAKE_UP 1u
 
 /* --- openat2 ------------------------------------------------------------- */
@@ -135,6 +135,19 @@ enum {
   DSH_RESOLVE_NO_SYMLINKS = 4,
   DSH_RESOLVE_BENEATH = 8
 };
+
+/* --- statx --------------------------------------------------------------- */
+
+struct dsh_statx {
+  uint32_t mask, blksize;
+  uint64_t attributes;
+  uint32_t nlink, uid, gid;
+  uint16_t mode, pad;
+  uint64_t ino, size, blocks, attributes_mask;
+  uint64_t rest[24];
+};
+
+#define DSH_STATX_MOUNT_ROOT 0x2000u /* since 5.8 */
 
 /* --- capabilities -------------------------------------------------------- */
 
