@@ -11,9 +11,11 @@
  *   leaves: return, or look at an argument's low half (the kernel uses only
  *   32 bits of an ioctl request and of open's flags) and return
  *
- * Every jump of the tree goes by "ja", whose offset has 32 bits, so a program
- * may be long; the conditional ones never go further than one instruction. */
+ * Comparisons jump straight to one shared return per answer, so programs stay
+ * short: the kernel checks and translates one at every start. Offsets have 8
+ * bits; a program that outgrows them is an error here, at build time. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +23,14 @@
 #include "../src/syscalls.h"
 #include "../src/uapi.h"
 
-enum { MAX_CODE = 1024, MAX_CALLS = 64 };
+enum { MAX_CODE = 1024, MAX_CALLS = 64, MAX_LABELS = 256 };
 /* Bits of open's flags that ask for writing or creating; the same on both
  * architectures: O_WRONLY O_RDWR O_CREAT O_TRUNC __O_TMPFILE. */
 enum { OPEN_WRITES = 01 | 02 | 0100 | 01000 | 020000000 };
+
+/* Where a comparison goes on. NEXT is the following instruction; the others
+ * are the shared returns; further labels are made as needed. */
+enum label { NEXT, ALLOW, KILL, REFUSE, NEVER, NO_CALL, NOTIFY, FREE };
 
 struct call {
   int nr;
@@ -32,137 +38,163 @@ struct call {
   int flags_arg; /* of open and openat */
 };
 
-struct code {
-  struct dsh_bpf at[MAX_CODE];
-  unsigned n;
+struct insn {
+  unsigned op;
+  uint32_t k;
+  int yes, no; /* labels */
 };
 
-static unsigned emit(struct code *c, unsigned op, unsigned jt, unsigned jf,
-                     uint32_t k) {
-  if (c->n == MAX_CODE) {
-    fputs("gen_seccomp: program too long\n", stderr);
-    exit(1);
-  }
-  c->at[c->n] = (struct dsh_bpf){(uint16_t)op, (uint8_t)jt, (uint8_t)jf, k};
-  return c->n++;
+struct code {
+  struct insn at[MAX_CODE];
+  unsigned n;
+  unsigned place[MAX_LABELS]; /* instruction that a label names */
+  int labels;
+  enum dsh_program program;
+};
+
+static _Noreturn void die(const char *what) {
+  fprintf(stderr, "gen_seccomp: %s\n", what);
+  exit(1);
 }
 
-static void ret(struct code *c, uint32_t action) {
-  emit(c, DSH_BPF_RET, 0, 0, action);
+static void emit(struct code *c, unsigned op, uint32_t k, int yes, int no) {
+  if (c->n == MAX_CODE)
+    die("program too long");
+  c->at[c->n++] = (struct insn){op, k, yes, no};
 }
 
-static uint32_t refuse(unsigned errnum) {
-  return DSH_SECCOMP_ERRNO | errnum;
+static int new_label(struct code *c) {
+  if (c->labels == MAX_LABELS)
+    die("too many labels");
+  return c->labels++;
 }
 
-static int read_only(enum dsh_program p) {
+static void put_label(struct code *c, int label) {
+  c->place[label] = c->n;
+}
+
+static void ret(struct code *c, int label, uint32_t action) {
+  put_label(c, label);
+  emit(c, DSH_BPF_RET, action, NEXT, NEXT);
+}
+
+static void load(struct code *c, unsigned offset) {
+  emit(c, DSH_BPF_LD, offset, NEXT, NEXT);
+}
+
+static void load_arg(struct code *c, unsigned n) {
+  load(c, 16 + 8 * n); /* low half first */
+}
+
+static bool read_only(enum dsh_program p) {
   return p <= DSH_PROGRAM_RO_OBSERVE;
 }
 
-static int observed(enum dsh_program p) {
+static bool observed(enum dsh_program p) {
   return p == DSH_PROGRAM_RO_OBSERVE || p == DSH_PROGRAM_WS_OBSERVE;
 }
 
-/* What a metadata change is answered. */
-static uint32_t meta(enum dsh_program p) {
-  switch (p) {
-  case DSH_PROGRAM_RO_PLAIN:
-  case DSH_PROGRAM_RO_NOTIFY:
-    return refuse(EROFS);
-  case DSH_PROGRAM_WS_PLAIN:
-    return DSH_SECCOMP_ALLOW;
-  case DSH_PROGRAM_RO_OBSERVE:
-  case DSH_PROGRAM_WS_NOTIFY:
-  case DSH_PROGRAM_WS_OBSERVE:
-    return DSH_SECCOMP_NOTIFY;
-  case DSH_PROGRAM_COUNT:
-    break;
-  }
-  return DSH_SECCOMP_KILL;
-}
-
-static int listens(enum dsh_program p) {
+static bool listens(enum dsh_program p) {
   return p != DSH_PROGRAM_RO_PLAIN && p != DSH_PROGRAM_WS_PLAIN;
 }
 
-static void load_arg(struct code *c, int n) {
-  emit(c, DSH_BPF_LD, 0, 0, (uint32_t)(16 + 8 * n)); /* low half first */
+/* What a metadata change is answered. */
+static int meta(enum dsh_program p) {
+  switch (p) {
+  case DSH_PROGRAM_RO_PLAIN:
+  case DSH_PROGRAM_RO_NOTIFY:
+    return REFUSE;
+  case DSH_PROGRAM_WS_PLAIN:
+    return ALLOW;
+  case DSH_PROGRAM_RO_OBSERVE:
+  case DSH_PROGRAM_WS_NOTIFY:
+  case DSH_PROGRAM_WS_OBSERVE:
+    return NOTIFY;
+  case DSH_PROGRAM_COUNT:
+    break;
+  }
+  return KILL;
 }
 
-static void when_equal(struct code *c, uint32_t k, uint32_t action) {
-  emit(c, DSH_BPF_JEQ, 0, 1, k);
-  ret(c, action);
+static void among(struct code *c, const uint32_t *k, size_t n, int label) {
+  size_t i;
+  for (i = 0; i < n; i++)
+    emit(c, DSH_BPF_JEQ, k[i], label, NEXT);
 }
 
-static void leaf_ioctl(struct code *c, enum dsh_program p) {
+static void leaf_ioctl(struct code *c) {
+#define K(k) k,
+  static const uint32_t terminal[] = {DSH_IOCTL_TIOCSTI, DSH_IOCTL_TIOCLINUX};
+  static const uint32_t attributes[] = {DSH_IOCTLS_META(K)};
+  static const uint32_t never[] = {DSH_IOCTLS_NEVER(K)};
+#undef K
   load_arg(c, 1);
-  when_equal(c, DSH_IOCTL_TIOCSTI, refuse(EPERM));
-  when_equal(c, DSH_IOCTL_TIOCLINUX, refuse(EPERM));
-  if (listens(p))
-    when_equal(c, DSH_IOCTL_TIOCGPTPEER, DSH_SECCOMP_NOTIFY);
-#define META(k) when_equal(c, k, meta(p));
-  DSH_IOCTLS_META(META)
-#undef META
-#define NEVER(k) when_equal(c, k, refuse(read_only(p) ? EROFS : EPERM));
-  DSH_IOCTLS_NEVER(NEVER)
-#undef NEVER
-  ret(c, DSH_SECCOMP_ALLOW);
+  among(c, terminal, sizeof terminal / 4, NEVER);
+  among(c, attributes, sizeof attributes / 4, meta(c->program));
+  among(c, never, sizeof never / 4, read_only(c->program) ? REFUSE : NEVER);
+  emit(c, DSH_BPF_JEQ, DSH_IOCTL_TIOCGPTPEER,
+       listens(c->program) ? NOTIFY : ALLOW, ALLOW);
 }
 
-static void leaf(struct code *c, enum dsh_program p, const struct call *call) {
+/* prlimit64 that sets something (args[2]) of somebody else (args[0]). */
+static void leaf_limits(struct code *c) {
+  load_arg(c, 0);
+  emit(c, DSH_BPF_JEQ, 0, ALLOW, NEXT);
+  load_arg(c, 2);
+  emit(c, DSH_BPF_JEQ, 0, NEXT, NEVER);
+  load(c, 16 + 8 * 2 + 4); /* the pointer's high half */
+  emit(c, DSH_BPF_JEQ, 0, ALLOW, NEVER);
+}
+
+static void leaf_open(struct code *c, int flags_arg) {
+  load_arg(c, (unsigned)flags_arg);
+  emit(c, DSH_BPF_JSET, OPEN_WRITES, NOTIFY, ALLOW);
+}
+
+/* One call; the accumulator holds the number. */
+static void leaf(struct code *c, const struct call *call) {
+  uint32_t nr = (uint32_t)call->nr;
   switch (call->class) {
   case DSH_CALL_META:
-    ret(c, meta(p));
+    emit(c, DSH_BPF_JEQ, nr, meta(c->program), ALLOW);
     return;
   case DSH_CALL_META_NEW:
-    ret(c, refuse(read_only(p) ? EROFS : ENOSYS));
+    emit(c, DSH_BPF_JEQ, nr, read_only(c->program) ? REFUSE : NO_CALL, ALLOW);
     return;
   case DSH_CALL_URING:
-    ret(c, refuse(EPERM));
-    return;
-  case DSH_CALL_IOCTL:
-    leaf_ioctl(c, p);
-    return;
-  case DSH_CALL_LIMITS: /* somebody else's (pid not 0), and setting */
-    load_arg(c, 0);
-    when_equal(c, 0, DSH_SECCOMP_ALLOW);
-    emit(c, DSH_BPF_LD, 0, 0, 16 + 8 * 2);
-    emit(c, DSH_BPF_JEQ, 0, 3, 0);
-    emit(c, DSH_BPF_LD, 0, 0, 16 + 8 * 2 + 4);
-    when_equal(c, 0, DSH_SECCOMP_ALLOW);
-    ret(c, refuse(EPERM));
-    return;
-  case DSH_CALL_OPEN:
-    if (observed(p)) {
-      load_arg(c, call->flags_arg);
-      emit(c, DSH_BPF_JSET, 0, 1, OPEN_WRITES);
-      ret(c, DSH_SECCOMP_NOTIFY);
-    }
-    ret(c, DSH_SECCOMP_ALLOW);
+    emit(c, DSH_BPF_JEQ, nr, NEVER, ALLOW);
     return;
   case DSH_CALL_NAME:
-    ret(c, observed(p) ? DSH_SECCOMP_NOTIFY : DSH_SECCOMP_ALLOW);
+    emit(c, DSH_BPF_JEQ, nr, NOTIFY, ALLOW);
+    return;
+  case DSH_CALL_IOCTL:
+    emit(c, DSH_BPF_JEQ, nr, NEXT, ALLOW);
+    leaf_ioctl(c);
+    return;
+  case DSH_CALL_LIMITS:
+    emit(c, DSH_BPF_JEQ, nr, NEXT, ALLOW);
+    leaf_limits(c);
+    return;
+  case DSH_CALL_OPEN:
+    emit(c, DSH_BPF_JEQ, nr, NEXT, ALLOW);
+    leaf_open(c, call->flags_arg);
     return;
   }
-  ret(c, DSH_SECCOMP_KILL);
+  die("a call without a class");
 }
 
-/* Calls [lo, hi), sorted by number; the accumulator holds the number. */
-static void tree(struct code *c, enum dsh_program p, const struct call *calls,
-                 int lo, int hi) {
-  unsigned jump;
-  int mid = lo + (hi - lo) / 2;
+/* Calls [lo, hi), sorted by number. */
+static void tree(struct code *c, const struct call *calls, int lo, int hi) {
+  int right, mid = lo + (hi - lo) / 2;
   if (hi - lo == 1) {
-    emit(c, DSH_BPF_JEQ, 1, 0, (uint32_t)calls[lo].nr);
-    ret(c, DSH_SECCOMP_ALLOW);
-    leaf(c, p, &calls[lo]);
+    leaf(c, &calls[lo]);
     return;
   }
-  emit(c, DSH_BPF_JGE, 0, 1, (uint32_t)calls[mid].nr);
-  jump = emit(c, DSH_BPF_JA, 0, 0, 0);
-  tree(c, p, calls, lo, mid);
-  c->at[jump].k = c->n - jump - 1;
-  tree(c, p, calls, mid, hi);
+  right = new_label(c);
+  emit(c, DSH_BPF_JGE, (uint32_t)calls[mid].nr, right, NEXT);
+  tree(c, calls, lo, mid);
+  put_label(c, right);
+  tree(c, calls, mid, hi);
 }
 
 static int by_number(const void *a, const void *b) {
@@ -188,26 +220,37 @@ static void program(struct code *c, int arm, enum dsh_program p) {
   struct call calls[MAX_CALLS];
   int n = select_calls(calls, arm, p);
   c->n = 0;
-  emit(c, DSH_BPF_LD, 0, 0, 4); /* arch */
-  emit(c, DSH_BPF_JEQ, 1, 0, arm ? DSH_AUDIT_AARCH64 : DSH_AUDIT_X86_64);
-  ret(c, DSH_SECCOMP_KILL);
-  emit(c, DSH_BPF_LD, 0, 0, 0); /* nr */
-  if (!arm) {
-    emit(c, DSH_BPF_JSET, 0, 1, 0x40000000u); /* x32 */
-    ret(c, DSH_SECCOMP_KILL);
-  }
-  emit(c, DSH_BPF_JGT, 0, 1, DSH_NR_KNOWN);
-  ret(c, refuse(ENOSYS));
-  tree(c, p, calls, 0, n);
+  c->labels = FREE;
+  c->program = p;
+  load(c, 4); /* arch */
+  emit(c, DSH_BPF_JEQ, arm ? DSH_AUDIT_AARCH64 : DSH_AUDIT_X86_64, NEXT, KILL);
+  load(c, 0); /* nr */
+  if (!arm)
+    emit(c, DSH_BPF_JSET, 0x40000000u, KILL, NEXT); /* x32 */
+  emit(c, DSH_BPF_JGT, DSH_NR_KNOWN, NO_CALL, NEXT);
+  tree(c, calls, 0, n);
+  ret(c, ALLOW, DSH_SECCOMP_ALLOW);
+  ret(c, KILL, DSH_SECCOMP_KILL);
+  ret(c, REFUSE, DSH_SECCOMP_ERRNO | EROFS);
+  ret(c, NEVER, DSH_SECCOMP_ERRNO | EPERM);
+  ret(c, NO_CALL, DSH_SECCOMP_ERRNO | ENOSYS);
+  ret(c, NOTIFY, DSH_SECCOMP_NOTIFY);
+}
+
+static unsigned offset(const struct code *c, unsigned from, int label) {
+  unsigned distance = label == NEXT ? 0 : c->place[label] - from - 1;
+  if (distance > 255)
+    die("a jump is too long");
+  return distance;
 }
 
 static void print(const struct code *c, int p) {
   unsigned i;
   printf("static const struct dsh_bpf program_%d[] = {", p);
   for (i = 0; i < c->n; i++)
-    printf("%s{0x%02x, %u, %u, 0x%08x},", i % 3 ? " " : "\n  ",
-           (unsigned)c->at[i].code, (unsigned)c->at[i].jt,
-           (unsigned)c->at[i].jf, (unsigned)c->at[i].k);
+    printf("%s{0x%02x, %u, %u, 0x%08x},", i % 3 ? " " : "\n  ", c->at[i].op,
+           offset(c, i, c->at[i].yes), offset(c, i, c->at[i].no),
+           (unsigned)c->at[i].k);
   puts("\n};");
 }
 

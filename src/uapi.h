@@ -162,7 +162,6 @@ struct dsh_cap_data {
 
 #define DSH_CAP_VERSION_3 0x20080522u
 #define DSH_CAP_SETPCAP 8
-#define DSH_CAP_LAST 63
 /* NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock. */
 #define DSH_SECUREBITS 0xcfu
 
