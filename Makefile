@@ -47,7 +47,7 @@ PROBE_OBJ := $(PROBE_SRC:%.c=$(B)/static/%.o)
 STATIC_BIN := $(if $(wildcard backends/landlock_run.c),$(B)/landlock-run) \
   $(if $(PROBE_SRC),$(B)/dsh-probe)
 C_TESTS  := $(patsubst spec/c/%.c,$(B)/test/%,$(wildcard spec/c/test_*.c))
-HELPERS  := $(B)/test/hostmask
+HELPERS  := $(B)/test/hostmask $(B)/test/landlock-run-faulty
 FUZZERS  := $(patsubst spec/fuzz/%.c,%,$(wildcard spec/fuzz/fuzz_*.c))
 REPLAYS  := $(FUZZERS:%=$(B)/test/%)
 
@@ -80,6 +80,16 @@ $(B)/dshsh: $(B)/obj/src/dshsh.o $(LUA_OBJ) $(B)/libdsh.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -Wl,-E -o $@ $^ $(PKG_LIBS) $(LUA_LIBS)
 
 $(B)/landlock-run: $(RUN_OBJ)
+	$(MUSL_CC) -static -no-pie -s -Wl,--gc-sections -o $@ $^
+
+# With faults: restrictions can be left out by name, so that tests can see
+# the grades drop. Never installed.
+$(B)/faulty/%.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(MUSL_CC) $(STATIC) -DDSH_FAULTS -c -o $@ $<
+
+$(B)/test/landlock-run-faulty: $(RUN_SRC:%.c=$(B)/faulty/%.o)
+	@mkdir -p $(@D)
 	$(MUSL_CC) -static -no-pie -s -Wl,--gc-sections -o $@ $^
 
 $(B)/dsh-probe: $(PROBE_OBJ)
