@@ -6,7 +6,9 @@
 /* Each sub-table of dsh.core, once, a line each. */
 #define PARTS(X)                                                             \
   X(sys)                                                                     \
-  X(json)
+  X(json)                                                                    \
+  X(yaml)                                                                    \
+  X(script)
 
 #define PART_DECL(name) int ldsh_open_##name(lua_State *L);
 PARTS(PART_DECL)

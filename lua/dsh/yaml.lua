@@ -1,0 +1,116 @@
+--- dsh.yaml: reads and writes the strict YAML dialect.
+-- Nodes are those of dsh.node. The dialect: src/yamlread.h.
+local core = require("dsh.core").yaml
+local errors = require("dsh.errors")
+
+local M = {}
+
+--- The node of a text, false when it holds no value, or nil, err (with line
+-- and column); `file` names it in messages.
+M.parse = core.parse
+
+--- A file's bytes; nil, err with errno when it cannot be read, and nil, nil,
+-- when it does not exist and `optional` is true.
+function M.slurp(path, optional)
+  local f, why, errno = io.open(path, "rb")
+  if not f then
+    if optional and errno == 2 then
+      return nil
+    end
+    return errors.fail("CONFIG_INVALID", "cannot read " .. why,
+      { stage = "open", errno = errno, path = path })
+  end
+  local text, failure = f:read("a")
+  f:close()
+  if not text then
+    return errors.fail("CONFIG_INVALID", ("cannot read %s: %s"):format(path,
+      failure), { stage = "read", path = path })
+  end
+  return text
+end
+
+-- writing --------------------------------------------------------------------
+
+local WORDS = { ["true"] = true, ["false"] = true, null = true, ["~"] = true,
+  yes = true, no = true, on = true, off = true, [""] = true }
+
+-- Would this text, unquoted, be read back as the same text and as a string?
+local function is_plain(text)
+  return not WORDS[text:lower()] and #text < 200
+    and text:find("^[%a_/$][%w_/.$+@{}:~-]*$") ~= nil
+    and text:sub(-1) ~= ":"
+end
+
+-- Unquoted text whose variables were filled in may be anything by now.
+local function is_typed(text)
+  return text == "true" or text == "false"
+    or text:find("^%-?%d+%.?%d*$") ~= nil
+end
+
+local ESCAPES = { ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r",
+  ['"'] = '\\"', ["\\"] = "\\\\" }
+
+--- A string as YAML: unquoted where that is certain to be read back so.
+function M.quote(text)
+  if is_plain(text) then
+    return text
+  end
+  return '"' .. text:gsub('[%c"\\]', function(c)
+    return ESCAPES[c] or ("\\x%02X"):format(c:byte())
+  end) .. '"'
+end
+
+local function scalar(n)
+  if n.plain and n.text == "" then
+    return "null"
+  elseif n.plain and not n.text:find("[\r\n]")
+    and (not n.raw or is_typed(n.text)) then
+    return n.text
+  end
+  return M.quote(n.text)
+end
+
+local emit
+
+-- An item after "- " or a value after "key:": on the same line if it can be.
+local function tail(n, indent, out, lead, after_dash)
+  if n.kind == "scalar" then
+    out[#out + 1] = lead .. " " .. scalar(n)
+  elseif n.kind == "function" then
+    out[#out + 1] = lead .. " null # a function, given from Lua"
+  elseif n.kind == "list" and #n == 0 then
+    out[#out + 1] = lead .. " []"
+  elseif n.kind == "map" and #n.keys == 0 then
+    out[#out + 1] = lead .. " {}"
+  elseif after_dash then
+    local inner = {}
+    emit(n, indent + 2, inner)
+    inner[1] = lead .. " " .. inner[1]:sub(indent + 3)
+    table.move(inner, 1, #inner, #out + 1, out)
+  else
+    out[#out + 1] = lead
+    emit(n, indent + 2, out)
+  end
+end
+
+function emit(n, indent, out)
+  local pad = (" "):rep(indent)
+  if n.kind == "list" then
+    for _, item in ipairs(n) do
+      tail(item, indent, out, pad .. "-", true)
+    end
+  else
+    for _, key in ipairs(n.keys) do
+      tail(n.values[key], indent, out, pad .. M.quote(key) .. ":", false)
+    end
+  end
+end
+
+--- Lines of YAML for a non-empty list or map node, each indented.
+function M.lines(n, indent)
+  local out = {}
+  emit(n, indent or 0, out)
+  return out
+end
+
+return M
