@@ -7,6 +7,7 @@
 #define PARTS(X)                                                             \
   X(sys)                                                                     \
   X(json)                                                                    \
+  X(replay)                                                                  \
   X(yaml)                                                                    \
   X(script)
 
