@@ -72,44 +72,49 @@ end
 
 local emit
 
--- An item after "- " or a value after "key:": on the same line if it can be.
-local function tail(n, indent, out, lead, after_dash)
+-- The value on one line, where it fits on one: nil for what has children.
+local function short(n)
   if n.kind == "scalar" then
-    out[#out + 1] = lead .. " " .. scalar(n)
+    return scalar(n)
   elseif n.kind == "function" then
-    out[#out + 1] = lead .. " null # a function, given from Lua"
-  elseif n.kind == "list" and #n == 0 then
-    out[#out + 1] = lead .. " []"
-  elseif n.kind == "map" and #n.keys == 0 then
-    out[#out + 1] = lead .. " {}"
-  elseif after_dash then
-    local inner = {}
-    emit(n, indent + 2, inner)
-    inner[1] = lead .. " " .. inner[1]:sub(indent + 3)
-    table.move(inner, 1, #inner, #out + 1, out)
+    return "null # a function, given from Lua"
+  elseif n.kind == "list" then
+    return #n == 0 and "[]" or nil
+  end
+  return #n.keys == 0 and "{}" or nil
+end
+
+-- What follows `lead`, which is "- " or "key:" with its indentation.
+local function tail(n, indent, out, lead, remark)
+  local text = short(n)
+  if text then
+    local note = remark and remark(n)
+    out[#out + 1] = lead .. " " .. text .. (note and " # " .. note or "")
+  elseif lead:sub(-1) == "-" then
+    local first = #out + 1
+    emit(n, indent + 2, out, remark)
+    out[first] = lead .. " " .. out[first]:sub(indent + 3)
   else
     out[#out + 1] = lead
-    emit(n, indent + 2, out)
+    emit(n, indent + 2, out, remark)
   end
 end
 
-function emit(n, indent, out)
+function emit(n, indent, out, remark)
   local pad = (" "):rep(indent)
-  if n.kind == "list" then
-    for _, item in ipairs(n) do
-      tail(item, indent, out, pad .. "-", true)
-    end
-  else
-    for _, key in ipairs(n.keys) do
-      tail(n.values[key], indent, out, pad .. M.quote(key) .. ":", false)
-    end
+  for _, item in ipairs(n) do
+    tail(item, indent, out, pad .. "-", remark)
+  end
+  for _, key in ipairs(n.keys or {}) do
+    tail(n.values[key], indent, out, pad .. M.quote(key) .. ":", remark)
   end
 end
 
---- Lines of YAML for a non-empty list or map node, each indented.
-function M.lines(n, indent)
+--- Lines of YAML for a non-empty list or map node, each indented by so many
+-- spaces; remark(node) gives a comment for a value, or nil.
+function M.lines(n, indent, remark)
   local out = {}
-  emit(n, indent or 0, out)
+  emit(n, indent or 0, out, remark)
   return out
 end
 
