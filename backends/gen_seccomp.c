@@ -124,7 +124,8 @@ static void among(struct code *c, const uint32_t *k, size_t n, int label) {
 
 static void leaf_ioctl(struct code *c) {
 #define K(k) k,
-  static const uint32_t terminal[] = {DSH_IOCTL_TIOCSTI, DSH_IOCTL_TIOCLINUX};
+  static const uint32_t terminal[] = {DSH_IOCTL_TIOCSTI, DSH_IOCTL_TIOCLINUX,
+                                      DSH_IOCTLS_KEYMAP(K)};
   static const uint32_t attributes[] = {DSH_IOCTLS_META(K)};
   static const uint32_t never[] = {DSH_IOCTLS_NEVER(K)};
 #undef K

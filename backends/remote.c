@@ -165,24 +165,32 @@ static bool same_object(int a, int b) {
          sa.st_ino == sb.st_ino;
 }
 
-/* Below root `i`? Opened again from the root down, without following any
- * link, and compared: the name is a hint, the object decides. */
+/* What of `path` lies below root `i`: "" for the root itself, NULL when it is
+ * elsewhere. A hint only. */
+static const char *below(const struct run *r, int i, const char *path) {
+  char root[PATH_BYTES];
+  int n = fd_path(r->launch->rw.fd[i], root, sizeof root);
+  if (n < 0 || strncmp(path, root, (size_t)n) != 0)
+    return NULL;
+  if (n > 1 && path[n] && path[n] != '/')
+    return NULL;
+  path += n;
+  while (*path == '/')
+    path++;
+  return path;
+}
+
+/* Opened again from the root down, without following any link, and compared:
+ * the name is a hint, the object decides. */
 static int beneath(const struct run *r, int i, int fd, const char *path) {
   static const struct dsh_open_how how = {
       O_PATH | O_CLOEXEC | O_NOFOLLOW, 0,
       DSH_RESOLVE_BENEATH | DSH_RESOLVE_NO_SYMLINKS |
           DSH_RESOLVE_NO_MAGICLINKS};
-  char root[PATH_BYTES];
-  int again, n = fd_path(r->launch->rw.fd[i], root, sizeof root);
-  const char *rest = path + n;
-  if (n < 0 || strncmp(path, root, (size_t)n) != 0)
+  const char *rest = below(r, i, path);
+  int again;
+  if (!rest)
     return -EROFS;
-  if (n == 1)
-    rest = path; /* the root directory itself */
-  if (*rest && *rest != '/')
-    return -EROFS;
-  while (*rest == '/')
-    rest++;
   if (*rest)
     again = (int)syscall(DSH_NR_openat2, r->launch->rw.fd[i], rest, &how,
                          sizeof how);
@@ -196,6 +204,23 @@ static int beneath(const struct run *r, int i, int fd, const char *path) {
   return -EROFS;
 }
 
+/* A pipe, a socket, a memory file, a file of a granted root that has no name
+ * any more: nothing that outlives the run can be reached by its metadata. */
+static bool is_nameless(const struct run *r, const char *path,
+                        const struct stat *st) {
+  int i;
+  if (path[0] != '/')
+    return true;
+  if (st->st_nlink != 0 || S_ISDIR(st->st_mode))
+    return false;
+  if (strncmp(path, "/memfd:", 7) == 0)
+    return true;
+  for (i = 0; i < r->launch->rw.n; i++)
+    if (below(r, i, path))
+      return true;
+  return false;
+}
+
 int granted_open(const struct run *r, int fd) {
   char path[PATH_BYTES];
   struct stat st;
@@ -204,9 +229,7 @@ int granted_open(const struct run *r, int fd) {
     return n;
   if (fstat(fd, &st) != 0)
     return -errno;
-  /* A pipe, a socket, a memory file, an unlinked file: no name, so nothing
-   * that outlives the run can be reached by it. */
-  if (path[0] != '/' || (st.st_nlink == 0 && !S_ISDIR(st.st_mode)))
+  if (is_nameless(r, path, &st))
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
   for (i = 0; i < r->launch->rw.n; i++) {
     int again = beneath(r, i, fd, path);

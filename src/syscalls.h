@@ -71,6 +71,13 @@ enum dsh_call_class {
  * on a terminal needs no session of its own. */
 #define DSH_IOCTL_TIOCSTI 0x5412u
 #define DSH_IOCTL_TIOCLINUX 0x541cu
+/* On a real console a new key map types for its owner just as well. */
+#define DSH_IOCTLS_KEYMAP(X)                                                 \
+  X(0x4b47u) /* KDSKBENT */                                                  \
+  X(0x4b49u) /* KDSKBSENT */                                                 \
+  X(0x4b4bu) /* KDSKBDIACR */                                                \
+  X(0x4bfbu) /* KDSKBDIACRUC */                                              \
+  X(0x4b4du) /* KDSETKEYCODE */
 /* Opens a terminal's other end without a path: the keeper does it. */
 #define DSH_IOCTL_TIOCGPTPEER 0x5441u
 

@@ -121,6 +121,7 @@ static void ioctl_looks_at_the_low_half(void **state) {
                    eperm);
   assert_int_equal(
       call(DSH_PROGRAM_WS_PLAIN, nr, 0, junk | DSH_IOCTL_TIOCSTI, 0), eperm);
+  assert_int_equal(call(DSH_PROGRAM_WS_NOTIFY, nr, 0, 0x4b49u, 0), eperm);
   assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, nr, 0, junk | 0x40086602u, 0),
                    erofs);
   assert_int_equal(call(DSH_PROGRAM_WS_NOTIFY, nr, 0, 0x401c5820u, 0),
