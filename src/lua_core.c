@@ -8,6 +8,8 @@
   X(sys)                                                                     \
   X(json)                                                                    \
   X(replay)                                                                  \
+  X(term)                                                                    \
+  X(edit)                                                                    \
   X(yaml)                                                                    \
   X(script)
 
