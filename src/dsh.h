@@ -141,7 +141,7 @@ int dsh_policy_check(const struct dsh_policy *p, struct dsh_error *err);
 
 enum dsh_root_origin {
   DSH_ROOT_WORKSPACE, DSH_ROOT_TMP, DSH_ROOT_TMPDIR, DSH_ROOT_EXTRA,
-  DSH_ROOT_PRIVATE_TEMP
+  DSH_ROOT_PRIVATE_TEMP, DSH_ROOT_SHM
 };
 
 struct dsh_root {
@@ -157,7 +157,11 @@ struct dsh_roots {
   struct dsh_root *root;
   size_t n;
   const char *workspace;       /* canonical; NULL if it does not exist */
-  struct dsh_strv protected_;  /* canonical where they exist, sorted */
+  struct dsh_strv protected_;  /* canonical, existing, under a root; sorted */
+  /* Protected names under a root that no backend can carve out: they do not
+   * exist, or a link that the command could replace leads to them. As
+   * "PATH: reason"; a backend refuses the policy by the first of them. */
+  struct dsh_strv unprotectable;
   struct dsh_strv refused;     /* "PATH: reason" of temp roots left out */
 };
 
