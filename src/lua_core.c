@@ -11,7 +11,8 @@
   X(term)                                                                    \
   X(edit)                                                                    \
   X(yaml)                                                                    \
-  X(script)
+  X(script)                                                                  \
+  X(conf)
 
 #define PART_DECL(name) int ldsh_open_##name(lua_State *L);
 PARTS(PART_DECL)
