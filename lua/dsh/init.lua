@@ -55,6 +55,15 @@ local context_meta = {
   __name = "dsh.context",
 }
 
+local function hostname()
+  local f = io.open("/proc/sys/kernel/hostname")
+  local name = f and f:read("l")
+  if f then
+    f:close()
+  end
+  return name or os.getenv("HOSTNAME") or os.getenv("COMPUTERNAME") or ""
+end
+
 local function make_host(opts)
   local env = opts.env or sys.environ()
   local warnings = {}
@@ -64,7 +73,7 @@ local function make_host(opts)
   end
   return { env = env, platform = opts.platform or M.platform(),
     cwd = sys.cwd() or "/", home = home ~= "" and home or nil,
-    warnings = warnings,
+    warnings = warnings, hostname = hostname,
     warn = opts.warn or function(message)
       warnings[#warnings + 1] = message
     end }
