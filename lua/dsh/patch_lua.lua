@@ -125,7 +125,7 @@ end
 
 -- File and line of the function that called p.op.
 local function caller()
-  local info = debug.getinfo(4, "Sl")
+  local info = debug.getinfo(3, "Sl")
   return { file = info and info.short_src or "a Lua patch",
     line = info and info.currentline > 0 and info.currentline or nil }
 end

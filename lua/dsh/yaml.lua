@@ -50,14 +50,25 @@ end
 local ESCAPES = { ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r",
   ['"'] = '\\"', ["\\"] = "\\\\" }
 
+local function unicode(c)
+  return ("\\u%04X"):format(utf8.codepoint(c))
+end
+
 --- A string as YAML: unquoted where that is certain to be read back so.
 function M.quote(text)
   if is_plain(text) then
     return text
   end
-  return '"' .. text:gsub('[%c"\\]', function(c)
+  if not utf8.len(text) then
+    text = text:gsub("[\x80-\xFF]", "\u{FFFD}") -- YAML has no bytes
+  end
+  text = text:gsub('[%c"\\]', function(c)
     return ESCAPES[c] or ("\\x%02X"):format(c:byte())
-  end) .. '"'
+  end)
+  -- line breaks and marks of Unicode: U+0080 to U+009F, U+2028, U+2029, BOM
+  text = text:gsub("\xC2[\x80-\x9F]", unicode)
+  text = text:gsub("\xE2\x80[\xA8\xA9]", unicode)
+  return '"' .. text:gsub("\xEF\xBB\xBF", unicode) .. '"'
 end
 
 local function scalar(n)
