@@ -222,6 +222,7 @@ static int begin_torn(struct dsh_log *log, struct dsh_error *err) {
                   "a damaged frame, with whole frames behind it");
   log->tail.torn = true;
   log->tail.at = log->frame.at;
+  log->tail.keep_at = log->began; /* a line may have begun earlier */
   log->verified = false;
   stream_start(log);
   return 1;
@@ -395,8 +396,7 @@ static int take_rest(struct dsh_log *log, struct dsh_rec *rec,
     return 0;
   log->at_end = true;
   if (!log->tail.torn)
-    log->tail.at = n ? began : log->walk.end;
-  log->tail.keep_at = n ? began : log->tail.at;
+    log->tail.at = log->tail.keep_at = n ? began : log->walk.end;
   if (!n)
     return 0;
   memset(log->buf + log->len, 0, DSH_SCAN_PAD);
