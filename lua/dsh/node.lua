@@ -164,12 +164,20 @@ function M.merge(base, over)
   return out
 end
 
+-- Does it matter to a schema whether this text is quoted?
+local function quotes_matter(text)
+  return text == "" or text == "true" or text == "false" or text == "null"
+    or text == "~" or text:find("^%-?%d") ~= nil
+    or text:find("${", 1, true) ~= nil
+end
+
 --- Do two nodes say the same, wherever they stand?
 function M.equal(a, b)
   if a == nil or b == nil or a.kind ~= b.kind then
     return a == b
   elseif a.kind == "scalar" then
-    return a.text == b.text and a.plain == b.plain
+    return a.text == b.text
+      and (a.plain == b.plain or not quotes_matter(a.text))
   elseif a.kind == "function" then
     return a.value == b.value
   elseif a.kind == "list" then

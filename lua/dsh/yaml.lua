@@ -37,7 +37,7 @@ local WORDS = { ["true"] = true, ["false"] = true, null = true, ["~"] = true,
 -- Would this text, unquoted, be read back as the same text and as a string?
 local function is_plain(text)
   return not WORDS[text:lower()] and #text < 200
-    and text:find("^[%a_/$][%w_/.$+@{}:~-]*$") ~= nil
+    and text:find("^[%a_/][%w_/.+@:~-]*$") ~= nil
     and text:sub(-1) ~= ":"
 end
 
