@@ -135,7 +135,9 @@ local function expected(root, keys, i, leaf)
     node.set(out, k, root.values[k])
   end
   local key = keys[i]
-  if i < #keys then
+  if not leaf and not out.values[key] then
+    return out
+  elseif i < #keys then
     local child = out.values[key]
     node.set(out, key, expected(child and child.kind == "map" and child or nil,
       keys, i + 1, leaf))
