@@ -140,8 +140,8 @@ int probe_spec_write(const struct probe_spec *s, const char *path) {
     return -1;
   fprintf(f, "root=%s\noutside=%s\ntemp=%s\nextra=%s\nonly=%s\nset=%s\n",
           s->root, s->outside, s->temp, s->extra, s->only, s->set);
-  fprintf(f, "self=%s\npass=%d\nquick=%d\nwritable=%d\nvictim=%d\ncounter=%llu\nport=%d\n"
-             "victim_fd=%s\n",
+  fprintf(f, "self=%s\npass=%d\nquick=%d\nwritable=%d\nvictim=%d\n"
+             "counter=%llu\nport=%d\nvictim_fd=%s\n",
           s->self, (int)s->pass, s->quick, s->writable, (int)s->victim,
           (unsigned long long)s->counter, s->port, s->victim_fd);
   return fclose(f);

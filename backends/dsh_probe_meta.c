@@ -309,7 +309,8 @@ static int set_fsxattr(struct probe_ctx *c) {
 
 static int set_version(struct probe_ctx *c) {
   int version = 4711, fd = open_for(c, "f", O_RDONLY);
-  return fd < 0 ? errno : finish(fd, probe_ioctl(fd, FS_IOC_SETVERSION, &version));
+  return fd < 0 ? errno
+                : finish(fd, probe_ioctl(fd, FS_IOC_SETVERSION, &version));
 }
 
 static int do_file_setattr(struct probe_ctx *c) {

@@ -154,8 +154,7 @@ static int proc_outside_mem(struct probe_ctx *c) {
 static int sys_open(struct probe_ctx *c) {
   static const char *const path[] = {
     "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/uevent_helper",
-    "/sys/power/state", "/sys/kernel/profiling", "/sys/block/vda/queue/rotational",
-    NULL
+    "/sys/power/state", "/sys/kernel/profiling", NULL
   };
   (void)c;
   return open_any(path);
