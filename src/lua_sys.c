@@ -1,6 +1,8 @@
 /* lua_sys.c: dsh.core.sys, the few facts of the process that Lua's own
- * library does not give. Nothing here changes the process. */
+ * library does not give, and private files. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +117,67 @@ static int sys_time_ms(lua_State *L) {
   return 1;
 }
 
+static int write_file(lua_State *L, int flags) {
+  const char *path = luaL_checkstring(L, 1);
+  size_t n;
+  const char *text = luaL_checklstring(L, 2, &n);
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags,
+                0600);
+  ssize_t done;
+  if (fd < 0)
+    return sys_fail(L, "open", path);
+  done = fchmod(fd, 0600) == 0 ? write(fd, text, n) : -1;
+  if (close(fd) != 0 || done != (ssize_t)n)
+    return sys_fail(L, "write", path);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* append_private(path, text), write_private(path, text): a file of mode 0600,
+ * never through a link; true, or nil, err. */
+static int sys_append_private(lua_State *L) {
+  return write_file(L, O_APPEND);
+}
+
+static int sys_write_private(lua_State *L) {
+  return write_file(L, O_TRUNC);
+}
+
+/* mkdir(path): mode 0700; true also when it is there already. */
+static int sys_mkdir(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    return sys_fail(L, "mkdir", path);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* list(path): the names in a directory, or nil, err. */
+static int sys_list(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  lua_Integer n = 0;
+  struct dirent *e;
+  DIR *d = opendir(path);
+  if (!d)
+    return sys_fail(L, "opendir", path);
+  lua_newtable(L);
+  while ((e = readdir(d))) {
+    lua_pushstring(L, e->d_name); /* may raise for want of memory only */
+    lua_rawseti(L, -2, ++n);
+  }
+  closedir(d);
+  return 1;
+}
+
+/* executable(path): may this process execute it, and is it a file? */
+static int sys_executable(lua_State *L) {
+  struct stat st;
+  const char *path = luaL_checkstring(L, 1);
+  lua_pushboolean(L, stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+                         access(path, X_OK) == 0);
+  return 1;
+}
+
 static int sys_uid(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)geteuid());
   return 1;
@@ -131,7 +194,11 @@ static const luaL_Reg sys_functions[] = {
     {"isatty", sys_isatty},   {"winsize", sys_winsize},
     {"environ", sys_environ}, {"now", sys_now},
     {"time_ms", sys_time_ms}, {"uid", sys_uid},
-    {"pid", sys_pid},         {NULL, NULL},
+    {"pid", sys_pid},         {"list", sys_list},
+    {"mkdir", sys_mkdir},     {"executable", sys_executable},
+    {"append_private", sys_append_private},
+    {"write_private", sys_write_private},
+    {NULL, NULL},
 };
 
 int ldsh_open_sys(lua_State *L);

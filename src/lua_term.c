@@ -33,7 +33,7 @@ enum {
 
 static const char session_name[] = "dsh.term.session";
 
-/* --- the real terminal ------------------------------------------------------ */
+/* --- the real terminal --------------------------------------------------- */
 
 /* The modes found at start, put back by whatever ends us. One per process,
  * as the terminal is. */
@@ -107,7 +107,7 @@ static int write_all(int fd, const char *s, size_t n) {
   return 0;
 }
 
-/* --- a session --------------------------------------------------------------- */
+/* --- a session ----------------------------------------------------------- */
 
 struct session {
   int master, slave;         /* owned */
@@ -241,7 +241,7 @@ static int session_silence(lua_State *L) {
   return 0;
 }
 
-/* --- relay -------------------------------------------------------------------- */
+/* --- relay --------------------------------------------------------------- */
 
 struct relay {
   struct session *s;
@@ -386,7 +386,7 @@ static int session_sane(lua_State *L) {
   return 0;
 }
 
-/* --- questions ------------------------------------------------------------------ */
+/* --- questions ----------------------------------------------------------- */
 
 /* sync(ms): asks the terminal for its status and drops everything that comes
  * before the answer, so that neither typing ahead nor a reply that a command

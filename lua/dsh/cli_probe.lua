@@ -35,6 +35,7 @@ local function text(results)
 end
 
 return {
+  text = text,
   name = "probe",
   summary = "try each backend and say what it enforces",
   setup = function(cmd)
