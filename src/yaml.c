@@ -23,6 +23,7 @@ struct reader {
   size_t seen;                /* byte up to which tabs were looked for */
   size_t weight;              /* of everything so far */
   struct anchor *anchors;
+  unsigned n_anchors;
   struct dsh_yaml_pos *pos;
   struct dsh_error *err;
 };
@@ -164,11 +165,20 @@ static struct dsh_yaml_node *make(struct reader *r, enum dsh_yaml_kind kind,
   return n;
 }
 
-static struct anchor *define(struct reader *r, const yaml_char_t *name,
+static struct anchor *define(struct reader *r, const yaml_event_t *e,
+                             const yaml_char_t *name,
                              struct dsh_yaml_node *n) {
-  struct anchor *an = dsh_alloc(r->a, sizeof *an);
-  if (!an || !(an->name = dsh_strdup(r->a, (const char *)name)))
+  struct anchor *an;
+  if (++r->n_anchors > DSH_YAML_ANCHORS) {
+    fail_at(r, position(&e->start_mark), "more than %d anchors",
+            DSH_YAML_ANCHORS);
     return NULL;
+  }
+  an = dsh_alloc(r->a, sizeof *an);
+  if (!an || !(an->name = dsh_strdup(r->a, (const char *)name))) {
+    fail_memory(r);
+    return NULL;
+  }
   an->node = n;
   an->open = true;
   an->next = r->anchors;
@@ -205,11 +215,9 @@ static struct dsh_yaml_node *scalar(struct reader *r, const yaml_event_t *e) {
     return NULL;
   }
   if (e->data.scalar.anchor) {
-    struct anchor *an = define(r, e->data.scalar.anchor, n);
-    if (!an) {
-      fail_memory(r);
+    struct anchor *an = define(r, e, e->data.scalar.anchor, n);
+    if (!an)
       return NULL;
-    }
     an->open = false;
   }
   return n;
@@ -381,10 +389,8 @@ static struct dsh_yaml_node *container(struct reader *r,
   n->flow = is_map
                 ? e->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE
                 : e->data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE;
-  if (name && !(an = define(r, name, n))) {
-    fail_memory(r);
+  if (name && !(an = define(r, e, name, n)))
     return NULL;
-  }
   if (fill(r, n, depth) != 0)
     return NULL;
   if (an)

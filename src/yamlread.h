@@ -14,6 +14,7 @@
 #define DSH_YAML_DEPTH 100       /* nesting, aliases included */
 /* Nodes with every alias written out; 256 bytes of text count as one. */
 #define DSH_YAML_NODES 20000
+#define DSH_YAML_ANCHORS 256 /* each alias searches them all */
 
 enum dsh_yaml_kind { DSH_YAML_SCALAR, DSH_YAML_LIST, DSH_YAML_MAP };
 

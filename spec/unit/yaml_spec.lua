@@ -120,6 +120,17 @@ describe("the YAML dialect", function()
       :find("more than 20000 values", 1, true))
   end)
 
+  it("allows 256 anchors and not 257", function()
+    local lines = {}
+    for i = 1, 256 do
+      lines[i] = "- &a" .. i .. " x"
+    end
+    local text = table.concat(lines, "\n") .. "\n"
+    assert.is_table(parse(text))
+    assert.equal("f.yml:257:3: more than 256 anchors",
+      message(text .. "- &b x\n"))
+  end)
+
   it("allows 1 MiB and not a byte more", function()
     local text = "a: b\n#" .. ("x"):rep((1 << 20) - 7) .. "\n"
     assert.equal(1 << 20, #text)
