@@ -52,7 +52,7 @@ end
 say("denied", s.denied, s.denied and "evidence: " .. (s.evidence or "records")
   or "nothing was refused")
 for _, d in ipairs(s.denials or {}) do
-  say("  " .. d.op, d.errnoName or d.errno or "", d.path)
+  say("  " .. d.op, d.errno or "", d.path)
 end
 local limits = {}
 for i, limit in ipairs(s.limits or {}) do

@@ -37,7 +37,7 @@ struct editor {
   mbstate_t decode;
 };
 
-int ldsh_term_width(const char *s) {
+static int width_of(const char *s) {
   mbstate_t st;
   int columns = 0;
   size_t left = strlen(s);
@@ -55,6 +55,21 @@ int ldsh_term_width(const char *s) {
     s += n;
     left -= n;
   }
+  return columns;
+}
+
+/* Independent of the process's locale, which is Lua's "C" at first. */
+int ldsh_term_width(const char *s) {
+  static locale_t utf8;
+  locale_t old;
+  int columns;
+  if (!utf8)
+    utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+  if (!utf8)
+    return width_of(s);
+  old = uselocale(utf8);
+  columns = width_of(s);
+  uselocale(old);
   return columns;
 }
 

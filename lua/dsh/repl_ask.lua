@@ -29,7 +29,7 @@ function M.describe(denial)
   if denial.path2 and denial.path2 ~= "" then
     path = path .. ' and "' .. text.visible(denial.path2, 500) .. '"'
   end
-  local name = denial.errno_name or denial.errno
+  local name = denial.errno
   return ("%s %s%s"):format(what, path,
     name and " (" .. tostring(name) .. ")" or "")
 end
@@ -38,7 +38,7 @@ end
 function M.explain(denials, facts)
   local first = denials[1]
   local more = #denials > 1 and (" and %d more"):format(#denials - 1) or ""
-  local evidence = first.confirmed and "confirmed by the kernel"
+  local evidence = first.certainty == "confirmed" and "confirmed by the kernel"
     or "predicted from the policy"
   text.say(("refused to %s%s"):format(M.describe(first), more), "bad")
   text.say(("  under %s, by %s; %s%s"):format(facts.mode,

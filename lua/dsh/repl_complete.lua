@@ -61,7 +61,9 @@ end
 
 local function escape(name)
   if name:find("%c") then
-    return "'" .. name:gsub("'", [['\'']]) .. "'"
+    return "$'" .. name:gsub("[%c'\\]", function(c)
+      return ("\\%03o"):format(c:byte())
+    end) .. "'"
   end
   return (name:gsub("([ \t\"'\\$`!*?%[%](){}<>|&;#~])", "\\%1"))
 end

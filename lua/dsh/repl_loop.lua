@@ -181,9 +181,9 @@ function app:log_denials(denials, facts)
     local d = denials[i]
     events[i] = { type = "sandbox/denied", ignorable = true, data = {
       op = d.op, path = d.path and text.visible(d.path),
-      errno = d.errno_name or tostring(d.errno), mode = facts.mode,
+      errno = tostring(d.errno), mode = facts.mode,
       backend = facts.backend,
-      evidence = d.confirmed and "confirmed" or "predicted" } }
+      evidence = d.certainty } }
   end
   if #events > 0 then
     self:try(self.session:append(events))

@@ -116,7 +116,7 @@ local function last_refusal(app)
     end
     say("  %s by %s (pid %s), %s%s", require("dsh.repl_ask").describe(d),
       text.visible(tostring(d.comm or "?")), tostring(d.pid or "?"),
-      d.confirmed and "confirmed" or "predicted", d.also_permissions
+      d.certainty or "seen", d.also_permissions
         and "; file permissions would refuse it too" or "")
   end
 end
