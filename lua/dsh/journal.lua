@@ -6,6 +6,11 @@ local M = {}
 
 --- Appends events ({type=, data=}, …) in one frame; true or nil, err.
 function M.append(session, events)
+  for _, event in ipairs(events) do
+    if event.data.grants then -- a list, also when it is empty
+      event.data.grants = require("dsh.json").array(event.data.grants)
+    end
+  end
   local ok, result, err = pcall(session.append, session, events)
   if not ok then
     return nil, errors.wrap(result, "IO")

@@ -218,11 +218,23 @@ function permission:set(session, name)
   return journal.append(session, events)
 end
 
---- What select() of a presets file is told.
+-- The nearest directory at or above `dir` that holds a .git, or nil.
+local function repository(dir)
+  while dir do
+    if core.sys.kind((dir == "/" and "" or dir) .. "/.git") then
+      return dir
+    end
+    dir = dir ~= "/" and (dir:match("^(.+)/[^/]*$") or "/") or nil
+  end
+end
+
+--- What select() of a presets file is told. Nothing of it is read from files
+-- that a confined command could write; that a repository is there is.
 function permission:facts(session)
   local host = self.host
   return { platform = host.platform, hostname = host.hostname(),
     cwd = session and session.cwd or host.cwd, env = host.env,
+    repository = repository(session and session.cwd or host.cwd),
     ci = (host.env.CI or "") ~= "" and host.env.CI ~= "false" }
 end
 

@@ -194,6 +194,7 @@ describe("the default preset", function()
           assert(facts.platform == "linux")
           if facts.ci then return "ci" end
           if facts.cwd:find("/trusted/", 1, true) then return "ws" end
+          if facts.repository then return "build" end
           return "ro"
         end,
       }]]
@@ -206,6 +207,12 @@ describe("the default preset", function()
     local trusted = fake.new({ cwd = "/home/x/trusted/repo" })
     assert(ctx.permission:begin(trusted))
     assert.equal("ws", ctx.permission:current(trusted))
+    local d = h.scratch()
+    assert(require("lfs").mkdir(d.W .. "/.git"))
+    assert(require("lfs").mkdir(d.W .. "/sub"))
+    local repository = fake.new({ cwd = d.W .. "/sub" })
+    assert(ctx.permission:begin(repository))
+    assert.equal("build", ctx.permission:current(repository))
     local other = fake.new({ cwd = "/srv" })
     assert(ctx.permission:begin(other))
     assert.equal("ro", ctx.permission:current(other))
