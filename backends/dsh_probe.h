@@ -67,7 +67,8 @@ enum probe_flags {
   OP_EITHER = 2048, /* inside a root both answers are right */
   OP_SYNC = 4096,   /* the harness acts between start and operation */
   OP_NOTE = 8192,   /* expected answer depends on the host; reported only */
-  OP_FIRST = 16384  /* of a pair, only the first bundle is looked at */
+  OP_FIRST = 16384, /* of a pair, only the first bundle is looked at */
+  OP_RACE = 32768   /* of the pairs, only the one from outside */
 };
 
 struct probe_spec {
@@ -110,7 +111,8 @@ struct probe_family {
 };
 
 extern const struct probe_family probe_open, probe_open2, probe_names,
-    probe_meta, probe_proc, probe_mount, probe_stdio, probe_process;
+    probe_meta, probe_proc, probe_mount, probe_stdio, probe_race,
+    probe_process;
 
 struct probe_cell {
   const struct probe_op *op;

@@ -9,7 +9,7 @@
 
 static const struct probe_family *const families[] = {
   &probe_open, &probe_open2, &probe_names, &probe_meta, &probe_proc,
-  &probe_mount, &probe_stdio, &probe_process,
+  &probe_mount, &probe_stdio, &probe_race, &probe_process,
 };
 
 const struct probe_op *probe_op_at(size_t i) {
@@ -80,7 +80,8 @@ static void add_paths(struct list *l, const struct probe_spec *s,
 static void add_pairs(struct list *l, const struct probe_spec *s,
                       const struct probe_op *op) {
   for (int p = PLACE_OUT_TO_ROOT; p <= PLACE_ROOT_TO_TEMP; p++)
-    if (p != PLACE_ROOT_TO_EXTRA || s->extra[0])
+    if ((p != PLACE_ROOT_TO_EXTRA || s->extra[0]) &&
+        (p == PLACE_OUT_TO_ROOT || !(op->flags & OP_RACE)))
       add(l, op, (enum probe_place)p, FORM_ABSOLUTE, ACTOR_CHILD);
 }
 

@@ -205,7 +205,7 @@ static void judge(struct harness *h, struct seen *s, size_t i, int rc) {
   s->succeeded = s->changed;
   if (op->flags & OP_SYNC)
     end_sync(h, i);
-  if (s->changed || op->flags & OP_SYNC)
+  if (s->changed || op->flags & (OP_SYNC | OP_FIRST))
     (void)make_bundles(h, i);
 }
 
