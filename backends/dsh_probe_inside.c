@@ -210,9 +210,10 @@ int probe_run_cell(const struct probe_spec *s, const struct probe_cell *c,
                    int sync_fd) {
   static struct act a;
   act_begin(&a, s, c, sync_fd);
-  return c->actor == ACTOR_CHILD && !(c->op->flags & (OP_ONE | OP_HOST | OP_PAIR))
-           ? run_light(&a)
-           : run_heavy(&a);
+  if (c->actor == ACTOR_CHILD &&
+      !(c->op->flags & (OP_ONE | OP_HOST | OP_PAIR)))
+    return run_light(&a);
+  return run_heavy(&a);
 }
 
 int probe_inside(const char *spec_path) {
