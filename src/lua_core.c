@@ -8,6 +8,7 @@
   X(sys)                                                                     \
   X(json)                                                                    \
   X(replay)                                                                  \
+  X(logwrite)                                                                \
   X(term)                                                                    \
   X(edit)                                                                    \
   X(yaml)                                                                    \

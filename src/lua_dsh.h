@@ -49,4 +49,10 @@ void ldsh_check_policy(lua_State *L, int idx, struct dsh_arena *a,
 /* An arena as userdata, so that a raise frees it: pushed on the stack. */
 struct dsh_arena *ldsh_push_arena(lua_State *L);
 
+/* Of lua_replay.c: pushes a table of a fold; adds a log's facts to it. */
+struct dsh_fold;
+struct dsh_log_info;
+void ldsh_push_fold(lua_State *L, const struct dsh_fold *f);
+void ldsh_push_info(lua_State *L, const struct dsh_log_info *info);
+
 #endif

@@ -107,6 +107,8 @@ static void push_tail(lua_State *L, const struct dsh_tail *t) {
   set_bool(L, "unterminated", t->unterminated);
 }
 
+/* log:tail(): what was found at the end of the file: {torn, at, keep_at,
+ * unterminated}. */
 static int ldsh_replay_tail(lua_State *L) {
   push_tail(L, dsh_log_tail(check_log(L)));
   return 1;
@@ -130,7 +132,7 @@ static int ldsh_replay_poll(lua_State *L) {
   return 1;
 }
 
-static void push_fold(lua_State *L, const struct dsh_fold *f) {
+void ldsh_push_fold(lua_State *L, const struct dsh_fold *f) {
   lua_createtable(L, 0, 6);
   if (f->has_mode) {
     lua_pushstring(L, dsh_mode_name(f->mode));
@@ -152,7 +154,7 @@ static void push_fold(lua_State *L, const struct dsh_fold *f) {
                              f->refused_approval || f->refused_grants);
 }
 
-static void push_info(lua_State *L, const struct dsh_log_info *info) {
+void ldsh_push_info(lua_State *L, const struct dsh_log_info *info) {
   set_int(L, "events", info->events);
   set_int(L, "lines", info->lines);
   set_int(L, "frames", info->frames);
@@ -179,8 +181,8 @@ static int ldsh_replay_verify(lua_State *L) {
   if (dsh_log_verify(path, threads, &fold, &info, &err) != 0) {
     n = fail_at(L, &err, info.at, info.line);
   } else {
-    push_fold(L, &fold); /* a raise here loses the fold, as memory is out */
-    push_info(L, &info);
+    ldsh_push_fold(L, &fold); /* a raise here loses the fold, as memory is out */
+    ldsh_push_info(L, &info);
   }
   dsh_fold_free(&fold);
   return n;
@@ -204,7 +206,7 @@ static int ldsh_replay_fold(lua_State *L) {
   if (dsh_log_fold(path, want, &fold, &full, &err) != 0) {
     n = ldsh_fail(L, &err);
   } else {
-    push_fold(L, &fold);
+    ldsh_push_fold(L, &fold);
     lua_pushstring(L, full ? "full" : "tail");
     lua_setfield(L, -2, "verified");
   }

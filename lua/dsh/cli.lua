@@ -24,8 +24,7 @@ local version = require("dsh.core").version
 local M = {}
 
 local VERBS = {
-  "run", "confine", "probe", "doctor", "mode", "verify", "replay", "sessions",
-  "config", "lua",
+  "run", "confine", "probe", "doctor", "log", "config", "lua",
 }
 local FAILURE, USAGE = 125, 2
 
