@@ -2,12 +2,14 @@
 local json = require("dsh.json")
 local open = require("dsh.cli_open")
 local record = require("dsh.record")
+local with_session = require("dsh.cli_session")
 local sys = require("dsh.core").sys
 
 local FAILURE = 125
 
 local function setup(cmd)
   open.options(cmd)
+  with_session.option(cmd)
   cmd:option("--timeout", "Seconds until the command is ended.")
     :argname("<s>"):convert(function(text)
       local n = tonumber(text)
@@ -74,6 +76,19 @@ local function options(args, mode, from)
   return opts
 end
 
+-- What was refused goes to the session's log; the command is over, so a
+-- failure to write changes nothing but is said.
+local function finish(session, result, app)
+  local ok, err = true, nil
+  if result then
+    ok, err = with_session.log(session, result)
+  end
+  session:close()
+  if not ok then
+    app.err("the denials were not logged: %s", tostring(err))
+  end
+end
+
 local function run(args, app)
   local argv = app.command
   if #argv == 0 then
@@ -84,12 +99,28 @@ local function run(args, app)
   if not ctx then
     return nil, mode
   end
+  local held, err
+  if args.session then
+    held, err = with_session.open(args, app, ctx, mode, from)
+    if not held then
+      return nil, err
+    end
+    mode, from = held.policy.mode, held.from
+  end
   local report, why = open_report(args.report)
   if why then
     return nil, why
   end
-  local r, err = ctx.sandbox:run(argv, options(args, mode, from))
+  local opts = options(args, mode, from)
+  if held then
+    opts.mode, opts.policy = nil, held.policy
+  end
+  local r
+  r, err = ctx.sandbox:run(argv, opts)
   ctx:close()
+  if held then
+    finish(held.session, r, app)
+  end
   if not r then
     deliver(args, report, failure(err))
     return nil, err

@@ -181,7 +181,8 @@ local function uuid()
   f:close()
   b[7] = b[7] & 0x0F | 0x40
   b[9] = b[9] & 0x3F | 0x80
-  return ("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x")
+  local x = ("%02x"):rep(2)
+  return table.concat({ x, x, "-", x, "-", x, "-", x, "-", x, x, x })
     :format(table.unpack(b))
 end
 
@@ -227,9 +228,9 @@ function sessions:create(opts)
   if not name then
     error("sessions: create: id: " .. why, 2)
   end
-  local cwd, err = opts.cwd, nil
-  if cwd then
-    cwd, err = core.sys.realpath(cwd)
+  local cwd, err
+  if opts.cwd then
+    cwd, err = core.sys.realpath(opts.cwd)
     if not cwd then
       return nil, err
     end
@@ -240,7 +241,8 @@ function sessions:create(opts)
     return errors.fail("IO", ("session %s exists already"):format(id),
       { stage = "sessions", path = path })
   end
-  local header, writer = header_of(id, cwd, opts), nil
+  local header = header_of(id, cwd, opts)
+  local writer
   writer, err = core.logwrite.create(path, header)
   if not writer then
     return nil, err
