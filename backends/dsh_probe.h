@@ -68,7 +68,8 @@ enum probe_flags {
   OP_SYNC = 4096,   /* the harness acts between start and operation */
   OP_NOTE = 8192,   /* expected answer depends on the host; reported only */
   OP_FIRST = 16384, /* of a pair, only the first bundle is looked at */
-  OP_RACE = 32768   /* of the pairs, only the one from outside */
+  OP_RACE = 32768,  /* of the pairs, only the one from outside */
+  OP_TEMP = 65536   /* the host's place is one that workspace-write grants */
 };
 
 struct probe_spec {

@@ -97,6 +97,8 @@ size_t probe_cells(const struct probe_spec *s, struct probe_cell *out) {
       add_pairs(&l, s, op);
     else if (op->flags & (OP_STDIO | OP_STDIN_DIR))
       add(&l, op, PLACE_STDIO, FORM_ABSOLUTE, ACTOR_CHILD);
+    else if (op->flags & OP_TEMP)
+      add(&l, op, PLACE_TEMP, FORM_ABSOLUTE, ACTOR_CHILD);
     else
       add(&l, op, op->flags & OP_ONE ? PLACE_OUTSIDE : PLACE_HOST,
           FORM_ABSOLUTE, ACTOR_CHILD);

@@ -260,11 +260,11 @@ static int setxattr_capability(struct probe_ctx *c) {
                            sizeof cap, 0));
 }
 
-/* POSIX ACL: version 2; user::rw- user:12345:rw- group::r-- mask::rw-
+/* POSIX ACL: version 2; user::rw- user:(own):rw- group::r-- mask::rw-
  * other::r--. */
 static int set_acl(struct probe_ctx *c) {
   struct { uint32_t version; struct { uint16_t tag, perm; uint32_t id; } e[5];
-  } acl = { 2, { { 1, 6, ~0u }, { 2, 6, 12345 }, { 4, 4, ~0u },
+  } acl = { 2, { { 1, 6, ~0u }, { 2, 6, geteuid() }, { 4, 4, ~0u },
                  { 16, 6, ~0u }, { 32, 4, ~0u } } };
   return probe_rc(setxattr(probe_plain(c, "f"), "system.posix_acl_access",
                            &acl, sizeof acl, 0));

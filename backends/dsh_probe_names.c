@@ -287,8 +287,8 @@ static const struct probe_op op[] = {
     planted_link_chmod, NULL },
   { "planted-directory-link-chmod", 'F', "metadata", OP_PAIR | OP_FIRST,
     planted_dir_link_chmod, NULL },
-  { "planted-dotdot-chmod", 'F', "metadata", OP_PAIR, planted_dotdot_chmod,
-    NULL },
+  { "planted-dotdot-chmod", 'F', "metadata", OP_PAIR | OP_FIRST,
+    planted_dotdot_chmod, NULL },
 };
 
 const struct probe_family probe_names = { op, PROBE_LEN(op) };

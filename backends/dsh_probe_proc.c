@@ -408,7 +408,7 @@ static const struct probe_op op[] = {
   { "dev-tmpfile", 'F', "device", OP_HOST | OP_RETURN, dev_create, NULL },
   { "dev-mkdir", 'F', "device", OP_HOST | OP_RETURN, dev_mkdir, NULL },
   { "dev-null-chmod", 'F', "device", OP_HOST | OP_RETURN, dev_chmod, NULL },
-  { "dev-shm-create", 'F', "create", OP_HOST | OP_RETURN | OP_EITHER, dev_shm,
+  { "dev-shm-create", 'F', "create", OP_HOST | OP_RETURN | OP_TEMP, dev_shm,
     NULL },
   { "device-made-elsewhere", 'F', "device", OP_ONE, device_made_elsewhere,
     NULL },
