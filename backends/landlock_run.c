@@ -51,7 +51,7 @@ static const char usage_text[] =
     "  --dev               grant the device list (null, zero, full, random,\n"
     "                      urandom, tty, ptmx)\n"
     "  --expect-ro PATH    fail unless PATH is a read-only mount point\n"
-    "  --expect-rw PATH    fail unless PATH is a writable mount point\n"
+    "  --expect-rw PATH    fail unless PATH is a mount point\n"
     "  --pass-fd N         the command gets descriptor N as well\n"
     "  --no-keeper         become the command, keep no process of our own\n"
     "  --unconfined        restrict nothing, only keep and report\n"

@@ -41,11 +41,20 @@ struct dsh_backend {
               struct dsh_strv *out, struct dsh_error *err);
 };
 
+/* Shared by planners: bwrap's profile arguments, and landlock-run's grants. */
+int dsh_bwrap_profile(struct dsh_arena *a, const struct dsh_launch *in,
+                      struct dsh_strv *out, struct dsh_error *err);
+int dsh_launcher_grants(struct dsh_arena *a, const struct dsh_launch *in,
+                        struct dsh_strv *out);
+
 extern const struct dsh_backend dsh_backend_bwrap, dsh_backend_landlock,
     dsh_backend_seatbelt, dsh_backend_winacl, dsh_backend_custom;
 
-/* All of them, NULL terminated, in probing order. */
+/* All that probing may choose, NULL terminated, in its order (custom is
+ * chosen by configuration alone). */
 extern const struct dsh_backend *const dsh_backends[];
+/* The bit of enum dsh_platform that this build runs on. */
+unsigned dsh_platform_here(void);
 const struct dsh_backend *dsh_backend_find(const char *name);
 
 #endif

@@ -1,0 +1,419 @@
+/* confine.c: policy in, plan out. The provider holds the chain of backends
+ * and what probing found; the policy comes with each call. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "probe.h"
+#if defined __linux__
+#include "restrict.h"
+#endif
+
+enum { CHAIN_MAX = 8 };
+
+struct link {
+  const struct dsh_backend *backend;
+  const char *launcher, *runner; /* in `keep`; NULL: not found */
+  bool probed;
+  struct dsh_probe_result result;
+};
+
+struct dsh_provider {
+  struct dsh_arena config_arena; /* owned: copies of the configuration */
+  struct dsh_arena keep;         /* owned: verdicts, until reprobe */
+  const char *launcher;
+  struct dsh_strv runner;
+  struct dsh_failure_rule rule;  /* of the operator's runner */
+  bool probe_runner;
+  int64_t limit_ms;
+  struct link chain[CHAIN_MAX];
+  size_t n;
+  struct dsh_host host;
+  struct dsh_probe_result results[CHAIN_MAX];
+};
+
+/* --- the provider -------------------------------------------------------- */
+
+static int copy_list(struct dsh_arena *a, struct dsh_strv *out,
+                     const struct dsh_strv *in) {
+  size_t i;
+  int r = 0;
+  for (i = 0; i < in->n; i++)
+    r |= dsh_strv_add(a, out, dsh_strdup(a, in->v[i]));
+  return r;
+}
+
+static bool is_blank(const char *s) {
+  return s[strspn(s, " \t")] == '\0';
+}
+
+static int check_operator(const struct dsh_provider_config *c,
+                          struct dsh_error *err) {
+  size_t i;
+  if (c->signatures.n && !c->runner.n)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                    "runnerFailureSignatures: given without runnerCommand");
+  if (!c->runner.n)
+    return 0;
+  if (c->runner.v[0][0] != '/')
+    return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                    "runnerCommand: expected an absolute path, got \"%s\"",
+                    c->runner.v[0]);
+  if (!c->signatures.n)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                    "runnerCommand: at least one of "
+                    "runnerFailureSignatures is needed");
+  for (i = 0; i < c->signatures.n; i++)
+    if (is_blank(c->signatures.v[i]) || strpbrk(c->signatures.v[i], "\r\n"))
+      return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                      "runnerFailureSignatures[%zu]: blank or more than one "
+                      "line",
+                      i + 1);
+  return 0;
+}
+
+static int fill_chain(struct dsh_provider *p, const char *name,
+                      struct dsh_error *err) {
+  const struct dsh_backend *const *b;
+  if (p->runner.n) {
+    p->chain[p->n++].backend = &dsh_backend_custom;
+    return 0;
+  }
+  for (b = dsh_backends; *b && p->n < CHAIN_MAX; b++) {
+    if (name ? strcmp((*b)->name, name) == 0
+             : ((*b)->platforms & dsh_platform_here()) != 0)
+      p->chain[p->n++].backend = *b;
+  }
+  if (name && !p->n)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                    "backend: unknown name \"%s\"", name);
+  return 0;
+}
+
+static int configure(struct dsh_provider *p,
+                     const struct dsh_provider_config *c,
+                     struct dsh_error *err) {
+  struct dsh_arena *a = &p->config_arena;
+  if (check_operator(c, err) != 0)
+    return -1;
+  if (c->probe_timeout_ms < 0)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "config",
+                    "probeTimeoutMs: expected a positive number");
+  p->limit_ms = c->probe_timeout_ms ? c->probe_timeout_ms : DSH_PROBE_MS;
+  p->probe_runner = c->probe_runner;
+  p->launcher = c->launcher ? dsh_strdup(a, c->launcher) : NULL;
+  copy_list(a, &p->runner, &c->runner);
+  copy_list(a, &p->rule.fatal_signatures, &c->signatures);
+  if (a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "config", "configuration");
+  return fill_chain(p, c->backend, err);
+}
+
+static void look_at_host(struct dsh_host *h) {
+  memset(h, 0, sizeof *h);
+  h->uid0 = geteuid() == 0;
+#if defined __linux__
+  h->landlock_abi = dsh_ll_abi();
+  if (h->landlock_abi < 0)
+    h->landlock_abi = 0;
+#endif
+}
+
+struct dsh_provider *dsh_provider_new(const struct dsh_provider_config *c,
+                                      struct dsh_error *err) {
+  struct dsh_provider *p = calloc(1, sizeof *p);
+  if (!p) {
+    dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "config", "provider");
+    return NULL;
+  }
+  dsh_arena_init(&p->config_arena);
+  dsh_arena_init(&p->keep);
+  look_at_host(&p->host);
+  if (configure(p, c, err) != 0) {
+    dsh_provider_free(p);
+    return NULL;
+  }
+  return p;
+}
+
+void dsh_provider_free(struct dsh_provider *p) {
+  if (!p)
+    return;
+  dsh_arena_free(&p->config_arena);
+  dsh_arena_free(&p->keep);
+  free(p);
+}
+
+void dsh_provider_reprobe(struct dsh_provider *p) {
+  size_t i;
+  for (i = 0; i < p->n; i++)
+    p->chain[i] = (struct link){p->chain[i].backend, NULL, NULL, false, {0}};
+  dsh_arena_free(&p->keep);
+  look_at_host(&p->host);
+}
+
+/* --- verdicts ------------------------------------------------------------ */
+
+/* "full" is earned; what nobody tried is partial, and says so. */
+static void not_probed(struct dsh_arena *a, struct dsh_probe_result *r,
+                       const char *reason) {
+  int m;
+  r->usable = true;
+  for (m = 0; m < 2; m++) {
+    struct dsh_gap *gap = dsh_alloc(a, sizeof *gap);
+    r->grade[m] = (struct dsh_grade){DSH_ENFORCE_PARTIAL, gap, gap ? 1 : 0,
+                                     NULL, 0};
+    if (gap)
+      *gap = (struct dsh_gap){"all", reason};
+  }
+}
+
+static void missing(struct link *l, const struct dsh_error *err,
+                    const char *fix) {
+  struct dsh_probe_result *r = &l->result;
+  r->usable = false;
+  r->stage = "find";
+  r->errnum = err->errnum;
+  r->cause = err->stage;
+  r->fix = fix;
+}
+
+/* Fills in what the planner needs; false: the backend cannot be used. */
+static bool find_programs(struct dsh_provider *p, struct link *l) {
+  const struct dsh_backend *b = l->backend;
+  struct dsh_error err;
+  if (b == &dsh_backend_custom)
+    return true;
+  l->launcher = dsh_launcher_path(&p->keep, p->launcher, &err);
+  if (!l->launcher) {
+    missing(l, &err, "build or reinstall dshsh: its launcher is missing");
+    l->result.detail = dsh_strdup(&p->keep, err.message);
+    return false;
+  }
+  if (!b->runner_paths)
+    return true;
+  l->runner = dsh_runner_path(&p->keep, b, &err);
+  if (!l->runner) {
+    missing(l, &err, dsh_format(&p->keep, "install %s from the system's "
+                                          "packages",
+                                b->name));
+    l->result.detail = dsh_strdup(&p->keep, err.message);
+  }
+  return l->runner != NULL;
+}
+
+static struct dsh_launch launch_of(const struct dsh_provider *p,
+                                   const struct link *l,
+                                   const struct dsh_policy *policy,
+                                   const struct dsh_roots *roots) {
+  return (struct dsh_launch){policy,      roots,
+                             &p->host,    l->launcher,
+                             l->runner,   p->runner.n ? &p->runner : NULL};
+}
+
+static int settle(struct dsh_provider *p, struct link *l,
+                  struct dsh_error *err) {
+  struct dsh_launch in;
+  if (l->probed)
+    return 0;
+  l->probed = true;
+  l->result = (struct dsh_probe_result){.backend = l->backend->name};
+  if (!find_programs(p, l))
+    return 0;
+  if (l->backend == &dsh_backend_custom && !p->probe_runner) {
+    not_probed(&p->keep, &l->result, "asserted by the operator");
+    return 0;
+  }
+  if (!(l->backend->platforms & DSH_LINUX)) {
+    not_probed(&p->keep, &l->result, "not probed");
+    return 0;
+  }
+  in = launch_of(p, l, NULL, NULL);
+  if (dsh_probe_backend(l->backend, &in, p->limit_ms, &p->keep, &l->result,
+                        err) != 0) {
+    l->probed = false; /* no verdict: the next call tries again */
+    return -1;
+  }
+  l->result.backend = l->backend->name;
+  return 0;
+}
+
+int dsh_provider_probe(struct dsh_provider *p,
+                       const struct dsh_probe_result **out, size_t *n,
+                       struct dsh_error *err) {
+  size_t i;
+  for (i = 0; i < p->n; i++) {
+    if (settle(p, &p->chain[i], err) != 0)
+      return -1;
+    p->results[i] = p->chain[i].result;
+  }
+  *out = p->results;
+  *n = p->n;
+  return 0;
+}
+
+/* --- planning ------------------------------------------------------------ */
+
+static int check_argv(const char *const *argv, size_t n,
+                      struct dsh_error *err) {
+  size_t i;
+  if (n == 0)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "confine", "argv: is empty");
+  for (i = 0; i < n; i++)
+    if (!argv[i])
+      return dsh_fail(err, DSH_E_MISUSE, 0, "confine", "argv[%zu]: is missing",
+                      i + 1);
+  if (!argv[0][0])
+    return dsh_fail(err, DSH_E_MISUSE, 0, "confine",
+                    "argv[1]: the program is an empty string");
+  return 0;
+}
+
+static int append_argv(struct dsh_arena *a, struct dsh_plan *out,
+                       const char *const *argv, size_t n) {
+  size_t i;
+  int r = 0;
+  out->argv_at = out->argv.n;
+  for (i = 0; i < n; i++)
+    r |= dsh_strv_add(a, &out->argv, dsh_strdup(a, argv[i]));
+  return r;
+}
+
+static int check_size(const struct dsh_plan *plan, struct dsh_error *err) {
+  size_t i, bytes = 0;
+  for (i = 0; i < plan->argv.n; i++)
+    bytes += strlen(plan->argv.v[i]) + 1;
+  if (bytes <= DSH_ARGS_MAX)
+    return 0;
+  return dsh_fail(err, DSH_E_POLICY_TOO_LARGE, 0, plan->backend,
+                  "the policy needs %zu bytes of arguments, at most %d are "
+                  "passed",
+                  bytes, DSH_ARGS_MAX);
+}
+
+static void describe(const struct dsh_provider *p, const struct link *l,
+                     const struct dsh_policy *policy, struct dsh_arena *a,
+                     struct dsh_plan *out) {
+  const char *const *s;
+  /* Grants under read-only run the program of workspace-write. */
+  int m = policy->mode == DSH_READ_ONLY && !policy->extra_roots.n ? 0 : 1;
+  out->confined = true;
+  out->launcher = l->launcher != NULL;
+  out->backend = l->backend->name;
+  out->grade = l->result.grade[m];
+  out->rule = l->backend->rules;
+  out->n_rules = l->backend->n_rules;
+  if (l->backend == &dsh_backend_custom) {
+    out->rule = &p->rule;
+    out->n_rules = 1;
+  }
+  for (s = l->backend->denial_signatures; s && *s; s++)
+    dsh_strv_add(a, &out->denial_signatures, *s);
+}
+
+/* uid 0 is confined without capabilities, so its files are like any user's:
+ * where permissions deny them, the policy could not mean what it says. */
+static int check_root_user(const struct dsh_provider *p,
+                           const struct dsh_roots *roots,
+                           struct dsh_error *err) {
+  struct stat st;
+  size_t i;
+  for (i = 0; p->host.uid0 && i < roots->n; i++) {
+    const struct dsh_root *r = &roots->root[i];
+    mode_t bit = 02;
+    if (r->origin != DSH_ROOT_WORKSPACE && r->origin != DSH_ROOT_EXTRA)
+      continue;
+    if (stat(r->path, &st) != 0)
+      continue;
+    if (st.st_uid == 0)
+      bit = 0200;
+    else if (st.st_gid == 0)
+      bit = 020;
+    if (!(st.st_mode & bit))
+      return dsh_fail_path(err, DSH_E_POLICY_UNSUPPORTED, 0, "policy", r->path,
+                           "\"%s\" is not writable for uid 0 without "
+                           "capabilities; run as its owner or change its "
+                           "permissions",
+                           r->path);
+  }
+  return 0;
+}
+
+static int unavailable(const struct dsh_policy *policy,
+                       struct dsh_error *err) {
+  return dsh_fail(
+      err, DSH_E_SANDBOX_UNAVAILABLE, 0, "confine",
+      "sandbox mode \"%s\" is requested but no sandbox backend is usable on "
+      "this host; refusing to run the command unconfined. Install bubblewrap "
+      "or run a Landlock-enforcing kernel (Linux), ensure sandbox-exec is "
+      "usable (macOS), or ensure the ACL restricted-token runner can start "
+      "(Windows) \xe2\x80\x94 otherwise switch the consumer to danger-full-access.",
+      dsh_mode_name(policy->mode));
+}
+
+static int plan_with(struct dsh_provider *p, struct link *l,
+                     const struct dsh_policy *policy,
+                     const struct dsh_roots *roots, struct dsh_arena *a,
+                     struct dsh_plan *out, struct dsh_error *err) {
+  struct dsh_launch in = launch_of(p, l, policy, roots);
+  out->argv = (struct dsh_strv){NULL, 0, 0};
+  out->backend = l->backend->name;
+  if (l->backend->plan(a, &in, &out->argv, err) != 0)
+    return -1;
+  return check_size(out, err);
+}
+
+/* The first usable backend that can express the policy. */
+static int choose(struct dsh_provider *p, struct dsh_arena *a,
+                  const struct dsh_policy *policy,
+                  const struct dsh_roots *roots, struct dsh_plan *out,
+                  struct link **chosen, struct dsh_error *err) {
+  struct dsh_error first;
+  bool unsupported = false;
+  size_t i;
+  for (i = 0; i < p->n; i++) {
+    struct link *l = &p->chain[i];
+    struct dsh_error *e = unsupported ? NULL : &first;
+    if (settle(p, l, err) != 0)
+      return -1;
+    if (!l->result.usable)
+      continue;
+    if (plan_with(p, l, policy, roots, a, out, e) == 0) {
+      *chosen = l;
+      return 0;
+    }
+    unsupported = true;
+  }
+  if (!unsupported)
+    return unavailable(policy, err);
+  if (err)
+    *err = first;
+  return -1;
+}
+
+int dsh_confine(struct dsh_provider *p, struct dsh_arena *a,
+                const char *const *argv, size_t n,
+                const struct dsh_policy *policy, struct dsh_plan *out,
+                struct dsh_error *err) {
+  struct dsh_roots roots;
+  struct link *chosen = NULL;
+  memset(out, 0, sizeof *out);
+  out->mode = policy->mode;
+  if (check_argv(argv, n, err) != 0 || dsh_policy_check(policy, err) != 0)
+    return -1;
+  if (policy->mode != DSH_DANGER_FULL_ACCESS) {
+    if (dsh_roots_resolve(a, policy, getenv("TMPDIR"), getenv("HOME"), &roots,
+                          err) != 0 ||
+        check_root_user(p, &roots, err) != 0 ||
+        choose(p, a, policy, &roots, out, &chosen, err) != 0)
+      return -1;
+    describe(p, chosen, policy, a, out);
+  }
+  if (append_argv(a, out, argv, n) != 0 || a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "confine", "out of memory");
+  return 0;
+}
