@@ -325,6 +325,7 @@ struct dsh_outcome {
   enum dsh_started started;
   const char *stage; /* where the start failed, or NULL */
   int errnum;
+  const char *detail; /* the path or word that failed, or NULL */
   bool exited;       /* exit_code is valid; else signal is */
   int exit_code;
   int signal;
@@ -346,7 +347,9 @@ struct dsh_run;
 struct dsh_run *dsh_run_start(const struct dsh_plan *plan,
                               const struct dsh_spawn_opts *opts,
                               struct dsh_error *err);
-/* Waits at most timeout_ms (-1: for ever). 1 finished, 0 not yet. */
+/* Waits at most timeout_ms (-1: for ever). 1 finished, 0 not yet, 2 stopped
+ * by job control (Ctrl-Z): the terminal is ours again until dsh_run_signal
+ * sends SIGCONT. */
 int dsh_run_wait(struct dsh_run *r, int64_t timeout_ms);
 /* NULL: not yet finished. */
 const struct dsh_outcome *dsh_run_outcome(struct dsh_run *r);

@@ -1,0 +1,461 @@
+/* spawn.c: starts a plan. A child that shares our memory until its execve
+ * (as posix_spawn's does) sets up descriptors, directory, group and signals;
+ * why it failed is read from that memory. For our launcher it gets one more
+ * descriptor, the status socket; the command never has it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run.h"
+#include "uapi.h"
+
+extern char **environ;
+
+enum {
+  STACK = 64 * 1024,
+  PIPE_BYTES = 1 << 20,
+  PASS_MAX = 64,
+  EXTRA_WORDS = 16 + 2 * PASS_MAX
+};
+
+/* What the child needs, prepared so that it only makes system calls. */
+struct start {
+  const struct dsh_spawn_opts *opts;
+  char **argv;
+  char *const *env;
+  int io[3];           /* becomes 0, 1, 2 */
+  int status, status_to; /* socket and the number it gets; -1: none */
+  int cwd;             /* directory descriptor, or -1 */
+  bool group;
+  const char *stage;   /* where it failed */
+  int errnum;
+};
+
+/* --- the child ----------------------------------------------------------- */
+
+static int give_up(struct start *s, const char *stage) {
+  s->errnum = errno;
+  s->stage = stage;
+  _exit(127);
+}
+
+static void default_signals(void) {
+  struct sigaction dfl;
+  sigset_t none;
+  int sig;
+  memset(&dfl, 0, sizeof dfl);
+  dfl.sa_handler = SIG_DFL;
+  for (sig = 1; sig < NSIG; sig++)
+    if (sig != SIGKILL && sig != SIGSTOP)
+      sigaction(sig, &dfl, NULL);
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Everything above 2 closes at execve, but for what is passed on. */
+static void close_rest(const struct start *s) {
+  size_t i;
+  if (syscall(DSH_NR_close_range, 3u, ~0u, 4u /* CLOEXEC */) != 0) {
+    int fd, max = (int)sysconf(_SC_OPEN_MAX);
+    for (fd = 3; fd < max && fd < 65536; fd++)
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  for (i = 0; i < s->opts->n_pass_fds; i++)
+    fcntl(s->opts->pass_fds[i], F_SETFD, 0);
+  if (s->status >= 0)
+    fcntl(s->status_to, F_SETFD, 0);
+}
+
+static int child_main(void *arg) {
+  struct start *s = arg;
+  int i;
+  if (s->opts->pty) {
+    if (setsid() < 0 || ioctl(s->io[0], TIOCSCTTY, 0) != 0)
+      return give_up(s, "terminal");
+  } else if (s->group && setpgid(0, 0) != 0) {
+    return give_up(s, "group");
+  }
+  if (s->cwd >= 0 && fchdir(s->cwd) != 0)
+    return give_up(s, "cwd");
+  for (i = 0; i < 3; i++)
+    if (dup2(s->io[i], i) < 0)
+      return give_up(s, "stdio");
+  if (s->status >= 0 && dup2(s->status, s->status_to) < 0)
+    return give_up(s, "status");
+  close_rest(s);
+  default_signals();
+  execvpe(s->argv[0], s->argv, s->env);
+  return give_up(s, "exec");
+}
+
+/* --- preparing ----------------------------------------------------------- */
+
+/* Numbers low enough to be overwritten in the child are moved up first. */
+static int raise_fd(int fd, int above) {
+  int up = fcntl(fd, F_DUPFD_CLOEXEC, above);
+  int e = errno;
+  close(fd);
+  errno = e;
+  return up;
+}
+
+static int highest_passed(const struct dsh_spawn_opts *o) {
+  size_t i;
+  int max = 9;
+  for (i = 0; i < o->n_pass_fds; i++)
+    if (o->pass_fds[i] > max)
+      max = o->pass_fds[i];
+  return max + 1;
+}
+
+static int free_number(const struct dsh_spawn_opts *o) {
+  int n = DSH_KEEPER_FD;
+  size_t i;
+  for (i = 0; i < o->n_pass_fds;)
+    if (o->pass_fds[i] == n) {
+      n++;
+      i = 0;
+    } else {
+      i++;
+    }
+  return n;
+}
+
+static int check_opts(const struct dsh_spawn_opts *o, struct dsh_error *err) {
+  size_t i;
+  if (o->n_pass_fds > PASS_MAX)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "spawn",
+                    "pass_fds: %zu descriptors, at most %d", o->n_pass_fds,
+                    PASS_MAX);
+  for (i = 0; i < o->n_pass_fds; i++)
+    if (o->pass_fds[i] < 3 || fcntl(o->pass_fds[i], F_GETFD) < 0)
+      return dsh_fail(err, DSH_E_MISUSE, o->pass_fds[i] < 3 ? 0 : EBADF,
+                      "spawn", "pass_fds[%zu]: descriptor %d", i + 1,
+                      o->pass_fds[i]);
+  if (o->cwd && o->cwd[0] != '/')
+    return dsh_fail(err, DSH_E_MISUSE, 0, "spawn",
+                    "cwd: expected an absolute path, got \"%s\"", o->cwd);
+  if (o->timeout_ms < 0 || o->grace_ms < 0)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "spawn",
+                    "timeout and grace: expected positive numbers");
+  return 0;
+}
+
+/* One of 0-2: ours[0] is the run's end (-1: none), returns the child's. */
+static int open_stdio(enum dsh_stdio kind, int number, int given, int above,
+                      int *ours) {
+  int p[2], fd;
+  *ours = -1;
+  switch (kind) {
+  case DSH_STDIO_NULL:
+    break;
+  case DSH_STDIO_INHERIT:
+    fd = fcntl(number, F_DUPFD_CLOEXEC, above);
+    if (fd >= 0 || errno != EBADF)
+      return fd;
+    break; /* closed in the caller: nothing to inherit */
+  case DSH_STDIO_FD:
+    return fcntl(given, F_DUPFD_CLOEXEC, above);
+  case DSH_STDIO_PIPE:
+    if (pipe2(p, O_CLOEXEC) != 0)
+      return -1;
+    fd = number == 0 ? p[0] : p[1];
+    *ours = raise_fd(number == 0 ? p[1] : p[0], above);
+    if (*ours >= 0) {
+      fcntl(*ours, F_SETFL, O_NONBLOCK | (number == 0 ? O_WRONLY : O_RDONLY));
+      if (number)
+        fcntl(*ours, F_SETPIPE_SZ, PIPE_BYTES); /* or what it may be */
+    }
+    return raise_fd(fd, above);
+  }
+  fd = open("/dev/null", (number ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+  return fd < 0 ? fd : raise_fd(fd, above);
+}
+
+static int open_pty(struct dsh_run *r, const struct dsh_spawn_opts *o,
+                    struct start *s, int above) {
+  struct winsize size = {o->rows ? o->rows : 24, o->cols ? o->cols : 80, 0, 0};
+  char name[64];
+  int i, slave, master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (master < 0)
+    return -1;
+  r->source[SOURCE_OUT].fd = master = raise_fd(master, above);
+  if (grantpt(master) != 0 || unlockpt(master) != 0 ||
+      ptsname_r(master, name, sizeof name) != 0)
+    return -1;
+  slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (slave < 0)
+    return -1;
+  s->io[0] = slave = raise_fd(slave, above);
+  ioctl(slave, TIOCSWINSZ, &size);
+  fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
+  for (i = 1; i < 3; i++)
+    s->io[i] = fcntl(slave, F_DUPFD_CLOEXEC, above);
+  r->source[SOURCE_IN].fd = fcntl(master, F_DUPFD_CLOEXEC, above);
+  return s->io[1] < 0 || s->io[2] < 0 || r->source[SOURCE_IN].fd < 0 ? -1 : 0;
+}
+
+static int open_all(struct dsh_run *r, const struct dsh_spawn_opts *o,
+                    struct start *s, struct dsh_error *err) {
+  int above = highest_passed(o), sv[2];
+  if (o->cwd) {
+    s->cwd = open(o->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (s->cwd < 0)
+      return dsh_fail_path(err, DSH_E_SPAWN_FAILED, errno, "cwd", o->cwd,
+                           "working directory \"%s\"", o->cwd);
+    s->cwd = raise_fd(s->cwd, above);
+  }
+  if (o->pty) {
+    if (open_pty(r, o, s, above) != 0)
+      return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "terminal", "terminal");
+  } else {
+    s->io[0] = open_stdio(o->in, 0, o->in_fd, above,
+                          &r->source[SOURCE_IN].fd);
+    s->io[1] = open_stdio(o->out, 1, o->out_fd, above,
+                          &r->source[SOURCE_OUT].fd);
+    s->io[2] = open_stdio(o->err, 2, o->err_fd, above,
+                          &r->source[SOURCE_ERR].fd);
+    if (s->io[0] < 0 || s->io[1] < 0 || s->io[2] < 0)
+      return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "stdio",
+                      "standard descriptors");
+  }
+  if (!r->has_keeper)
+    return 0;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) != 0)
+    return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "status", "status socket");
+  s->status = raise_fd(sv[1], above);
+  r->source[SOURCE_STATUS].fd = raise_fd(sv[0], above);
+  s->status_to = free_number(o);
+  return 0;
+}
+
+/* A directory would let the command walk from it (openat), whatever the
+ * sandbox shows it. The launcher refuses it too, for third parties. */
+static int check_stdin(const struct start *s, struct dsh_error *err) {
+  struct stat st;
+  int i;
+  for (i = 0; i < 3; i++)
+    if (fstat(s->io[i], &st) == 0 && S_ISDIR(st.st_mode))
+      return dsh_fail(err, DSH_E_SPAWN_FAILED, EISDIR, "stdio",
+                      "descriptor %d", i);
+  return 0;
+}
+
+/* The launcher's argv with our words after its first. */
+static char **make_argv(struct dsh_run *r, const struct dsh_plan *plan,
+                        const struct dsh_spawn_opts *o,
+                        const struct start *s) {
+  struct dsh_strv v = {NULL, 0, 0};
+  struct dsh_arena *a = &r->arena;
+  size_t i = 0;
+  if (r->has_keeper) {
+    dsh_strv_add(a, &v, plan->argv.v[i++]);
+    dsh_strv_add(a, &v, "--status-fd");
+    dsh_strv_add(a, &v, dsh_format(a, "%d", s->status_to));
+    if (o->observe && plan->confined)
+      dsh_strv_add(a, &v, "--observe");
+    if (o->foreground || o->pty)
+      dsh_strv_add(a, &v, "--foreground");
+    if (o->no_keeper)
+      dsh_strv_add(a, &v, "--no-keeper");
+    for (size_t k = 0; k < o->n_pass_fds; k++) {
+      dsh_strv_add(a, &v, "--pass-fd");
+      dsh_strv_add(a, &v, dsh_format(a, "%d", o->pass_fds[k]));
+    }
+  }
+  for (; i < plan->argv.n; i++)
+    dsh_strv_add(a, &v, plan->argv.v[i]);
+  return a->failed ? NULL : (char **)(uintptr_t)v.v;
+}
+
+/* --- starting ------------------------------------------------------------ */
+
+static pid_t start_child(struct start *s) {
+  sigset_t all, old;
+  pid_t pid;
+  int cancel;
+  void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stack == MAP_FAILED)
+    return -1;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  pid = clone(child_main, (char *)stack + STACK,
+              CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+  if (pid < 0)
+    s->errnum = errno;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_setcancelstate(cancel, NULL);
+  munmap(stack, STACK);
+  return pid;
+}
+
+/* A start that failed before execve: the caller's error, by whose it is. */
+static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
+                        const struct start *s, struct dsh_error *err) {
+  const char *stage = s->stage ? s->stage : "fork";
+  if (strcmp(stage, "exec") == 0 && !plan->confined) {
+    /* No runner between: the command itself cannot be executed. */
+    r->outcome.started = DSH_STARTED_NO;
+    r->outcome.stage = "exec";
+    r->outcome.errnum = s->errnum;
+    return 0;
+  }
+  if (strcmp(stage, "exec") == 0)
+    return dsh_fail_path(err, DSH_E_SANDBOX_UNAVAILABLE, s->errnum, "runner",
+                         plan->argv.v[0], "cannot execute the runner \"%s\"",
+                         plan->argv.v[0]);
+  return dsh_fail(err, DSH_E_SPAWN_FAILED, s->errnum, stage,
+                  "cannot start \"%s\"", plan->argv.v[plan->argv_at]);
+}
+
+static void remember_terminal(struct dsh_run *r,
+                              const struct dsh_spawn_opts *o) {
+  int fd;
+  for (fd = 0; o->foreground && !o->pty && fd < 3 && r->tty < 0; fd++)
+    if (isatty(fd)) {
+      r->tty = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+      r->tty_group = tcgetpgrp(fd);
+    }
+}
+
+static struct dsh_run *new_run(const struct dsh_plan *plan,
+                               const struct dsh_spawn_opts *o) {
+  struct dsh_run *r = calloc(1, sizeof *r);
+  size_t tail = o->tail_bytes ? o->tail_bytes : DSH_TAIL_BYTES;
+  int i;
+  if (!r)
+    return NULL;
+  dsh_arena_init(&r->arena);
+  for (i = 0; i < SOURCE_COUNT; i++)
+    r->source[i] = (struct source){r, (enum source_kind)i, -1};
+  r->tty = -1;
+  r->has_keeper = plan->launcher;
+  r->no_keeper = o->no_keeper;
+  r->confined = plan->confined;
+  r->pty = o->pty;
+  r->grace_ms = o->grace_ms ? o->grace_ms : DSH_GRACE_MS;
+  r->last_stage = DSH_STAGE_LAUNCHER;
+  r->outcome.started = DSH_STARTED_UNKNOWN;
+  r->outcome.denials_known = r->has_keeper && o->observe && plan->confined;
+  if (stream_open(&r->out, tail) != 0 || stream_open(&r->err, tail) != 0)
+    goto fail;
+  if (o->spill_dir && !(r->spill_dir = strdup(o->spill_dir)))
+    goto fail;
+  if (o->input_len) {
+    r->input = malloc(o->input_len);
+    if (!r->input)
+      goto fail;
+    memcpy(r->input, o->input, o->input_len);
+    r->input_len = o->input_len;
+  }
+  return r;
+fail:
+  dsh_run_free(r);
+  return NULL;
+}
+
+static void close_start(struct start *s) {
+  int i;
+  for (i = 0; i < 3; i++)
+    if (s->io[i] >= 0)
+      close(s->io[i]);
+  if (s->status >= 0)
+    close(s->status);
+  if (s->cwd >= 0)
+    close(s->cwd);
+}
+
+/* The run never came to be: nothing of it is with the thread. */
+static void discard(struct dsh_run *r) {
+  int i;
+  for (i = 0; i < SOURCE_COUNT; i++)
+    if (r->source[i].fd >= 0)
+      close(r->source[i].fd);
+  r->finished = true;
+  dsh_run_free(r);
+}
+
+static int launch(struct dsh_run *r, const struct dsh_plan *plan,
+                  const struct dsh_spawn_opts *o, struct start *s,
+                  struct dsh_error *err) {
+  if (open_all(r, o, s, err) != 0 || check_stdin(s, err) != 0)
+    return -1;
+  s->argv = make_argv(r, plan, o, s);
+  if (!s->argv)
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "spawn", "arguments");
+  s->env = o->env ? (char *const *)(uintptr_t)o->env : environ;
+  s->group = true;
+  remember_terminal(r, o);
+  r->started_ms = loop_now_ms();
+  r->deadline_ms = o->timeout_ms ? r->started_ms + o->timeout_ms : 0;
+  r->pid = start_child(s);
+  if (r->pid > 0 && s->stage) {
+    while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
+      ;
+    r->reaped = true;
+  }
+  if (r->pid < 0 || s->stage) {
+    r->reaped = true;
+    return start_failed(r, plan, s, err);
+  }
+  if (plan->confined && !r->has_keeper)
+    r->outcome.started = DSH_STARTED_UNKNOWN; /* the runner's start only */
+  else if (!r->has_keeper)
+    r->outcome.started = DSH_STARTED_YES;
+  r->source[SOURCE_PROCESS].fd =
+      (int)syscall(DSH_NR_pidfd_open, r->pid, 0);
+  if (r->source[SOURCE_PROCESS].fd < 0) {
+    dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "pidfd", "process descriptor");
+    kill(-r->pid, SIGKILL);
+    kill(r->pid, SIGKILL);
+    waitpid(r->pid, NULL, 0);
+    r->reaped = true;
+    return -1;
+  }
+  fcntl(r->source[SOURCE_PROCESS].fd, F_SETFD, FD_CLOEXEC);
+  return 0;
+}
+
+struct dsh_run *dsh_run_start(const struct dsh_plan *plan,
+                              const struct dsh_spawn_opts *o,
+                              struct dsh_error *err) {
+  struct start s = {.opts = o, .io = {-1, -1, -1}, .status = -1, .cwd = -1};
+  struct dsh_run *r;
+  int e;
+  if (check_opts(o, err) != 0)
+    return NULL;
+  r = new_run(plan, o);
+  if (!r) {
+    dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "spawn", "run");
+    return NULL;
+  }
+  e = launch(r, plan, o, &s, err);
+  close_start(&s);
+  if (e == 0 && (e = loop_add(r)) != 0) {
+    dsh_fail(err, DSH_E_SPAWN_FAILED, e, "thread", "background thread");
+    if (!r->reaped) {
+      kill(-r->pid, SIGKILL);
+      waitpid(r->pid, NULL, 0);
+    }
+  }
+  if (e != 0) {
+    discard(r);
+    return NULL;
+  }
+  return r;
+}
