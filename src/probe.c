@@ -1,0 +1,370 @@
+/* probe.c: what can this backend do on this host, seen by trying.
+ *
+ * The real line under the real profile runs our probe program, which tries
+ * one harmless instance of each class of effect on a throw-away target. Its
+ * words come back over a pipe; whether the line works at all is told by the
+ * keeper. What failed before is given a cause and one fix. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "grade.h"
+#include "probe.h"
+#if defined __linux__
+#include "restrict.h"
+#endif
+
+#define LAUNCHER "landlock-run"
+#define PROGRAM "dsh-probe"
+
+enum { REPORT_BYTES = 65536 };
+
+/* --- finding programs ---------------------------------------------------- */
+
+static bool is_program(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+         access(path, X_OK) == 0;
+}
+
+/* Where this code lies: the module's file, or the program it is linked in. */
+static int own_place(char *out, size_t size) {
+  Dl_info info;
+  char *slash;
+  void *self;
+  *(int (**)(char *, size_t)) &self = own_place;
+  if (!dladdr(self, &info) || !info.dli_fname ||
+      !realpath(info.dli_fname, out)) {
+    ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    if (n < 0)
+      return -1;
+    out[n] = '\0';
+  }
+  slash = strrchr(out, '/');
+  if (!slash)
+    return -1;
+  *slash = '\0';
+  return 0;
+}
+
+/* Beside the program (build/), from the module (lua/dsh/), or installed. */
+static const char *find_own(struct dsh_arena *a, const char *name) {
+  static const char *const places[] = {".", "../../build",
+                                       "../libexec/dshsh",
+                                       "../../../libexec/dshsh"};
+  char here[PATH_MAX], real[PATH_MAX];
+  size_t i;
+  if (own_place(here, sizeof here) != 0)
+    return NULL;
+  for (i = 0; i < sizeof places / sizeof *places; i++) {
+    const char *path = dsh_format(a, "%s/%s/%s", here, places[i], name);
+    if (path && realpath(path, real) && is_program(real))
+      return dsh_strdup(a, real);
+  }
+  return NULL;
+}
+
+const char *dsh_launcher_path(struct dsh_arena *a, const char *configured,
+                              struct dsh_error *err) {
+  const char *path = configured ? configured : find_own(a, LAUNCHER);
+  if (path && path[0] == '/' && is_program(path))
+    return path;
+  dsh_fail_path(err, DSH_E_SANDBOX_UNAVAILABLE, ENOENT, "launcher-missing",
+                path ? path : LAUNCHER, "launcher \"%s\"",
+                path ? path : LAUNCHER);
+  return NULL;
+}
+
+/* Only root may be able to change a runner that we trust. */
+static bool is_trusted(const char *path) {
+  char dir[PATH_MAX];
+  struct stat st;
+  char *slash;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 ||
+      (st.st_mode & 022))
+    return false;
+  snprintf(dir, sizeof dir, "%s", path);
+  slash = strrchr(dir, '/');
+  *slash = '\0';
+  return stat(dir, &st) == 0 && st.st_uid == 0 && !(st.st_mode & 022);
+}
+
+const char *dsh_runner_path(struct dsh_arena *a, const struct dsh_backend *b,
+                            struct dsh_error *err) {
+  const char *const *p;
+  char real[PATH_MAX];
+  for (p = b->runner_paths; p && *p; p++) {
+    if (!realpath(*p, real) || !is_program(real))
+      continue;
+    if (is_trusted(real))
+      return dsh_strdup(a, real);
+    dsh_fail_path(err, DSH_E_SANDBOX_UNAVAILABLE, 0, "not-trusted", real,
+                  "\"%s\" or its directory can be changed by others than root",
+                  real);
+    return NULL;
+  }
+  dsh_fail(err, DSH_E_SANDBOX_UNAVAILABLE, 0, "not-installed",
+           "%s is in none of its places (%s, …)", b->name,
+           b->runner_paths ? b->runner_paths[0] : "none");
+  return NULL;
+}
+
+/* --- causes -------------------------------------------------------------- */
+
+struct reason {
+  const char *cause, *fix;
+};
+
+static bool says(const char *text, const char *word) {
+  return text && strstr(text, word) != NULL;
+}
+
+/* From the kernel's facts first; bwrap's words only tell apart what remains,
+ * and never decide whether the backend is used. */
+static struct reason bwrap_reason(const char *line) {
+  char text[16] = "";
+  int fd = open("/proc/sys/user/max_user_namespaces", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    if (read(fd, text, sizeof text - 1) < 0)
+      text[0] = '\0';
+    close(fd);
+  }
+  if (geteuid() != 0 && text[0] == '0')
+    return (struct reason){"userns-refused",
+                           "set user.max_user_namespaces above 0"};
+  if (says(line, "proc"))
+    return (struct reason){"proc-refused",
+                           "run outside the container, or allow it to mount "
+                           "/proc (unmasked)"};
+  if (says(line, "uid map") || says(line, "loopback"))
+    return (struct reason){"no-capabilities",
+                           "allow bwrap unprivileged user namespaces (an "
+                           "AppArmor profile on Ubuntu 24.04)"};
+  if (says(line, "Operation not permitted") || says(line, "ermission"))
+    return (struct reason){"seccomp-refused",
+                           "allow namespaces: in Docker, run with a seccomp "
+                           "profile that permits clone and unshare"};
+  if (says(line, "No space left"))
+    return (struct reason){"userns-refused",
+                           "set user.max_user_namespaces above 0"};
+  return (struct reason){"start-failed", "run the line that dshsh confine "
+                                         "prints and read its error"};
+}
+
+static struct reason landlock_reason(int errnum) {
+  switch (errnum) {
+  case ENOSYS:
+    return (struct reason){"landlock-missing",
+                           "run a kernel from 5.13 on, built with Landlock"};
+  case EOPNOTSUPP:
+    return (struct reason){"landlock-disabled",
+                           "add landlock to the kernel's lsm= parameter"};
+  case EPERM:
+  case EACCES:
+    return (struct reason){"seccomp-refused",
+                           "allow the landlock system calls in the "
+                           "container's seccomp profile"};
+  default:
+    return (struct reason){"start-failed", "see the stage and its errno"};
+  }
+}
+
+static void unusable(struct dsh_probe_result *r, const char *stage, int errnum,
+                     struct reason why, const char *detail) {
+  r->usable = false;
+  r->stage = stage;
+  r->errnum = errnum;
+  r->cause = why.cause;
+  r->fix = why.fix;
+  r->detail = detail;
+}
+
+/* --- trying -------------------------------------------------------------- */
+
+/* Two throw-away directories: one is granted, one is not. */
+struct places {
+  char base[64], root[80], outside[80];
+};
+
+static int make_places(struct places *p, struct dsh_error *err) {
+  snprintf(p->base, sizeof p->base, "/tmp/dsh-probe-XXXXXX");
+  if (!mkdtemp(p->base))
+    return dsh_fail(err, DSH_E_IO, errno, "probe", "a directory in /tmp");
+  snprintf(p->root, sizeof p->root, "%s/root", p->base);
+  snprintf(p->outside, sizeof p->outside, "%s/outside", p->base);
+  if (mkdir(p->root, 0700) != 0 || mkdir(p->outside, 0700) != 0)
+    return dsh_fail(err, DSH_E_IO, errno, "probe", "directories in %s",
+                    p->base);
+  return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind,
+                      struct FTW *at) {
+  (void)st;
+  (void)kind;
+  (void)at;
+  if (remove(path) != 0) {
+    /* another user's, or gone: nothing that we can do more */
+  }
+  return 0;
+}
+
+static void remove_places(const struct places *p) {
+  nftw(p->base, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The probe program's words for one mode, after argv[0]. */
+static void add_words(struct dsh_arena *a, struct dsh_strv *argv,
+                      const struct places *at, const char *last) {
+  dsh_strv_add(a, argv, "--short");
+  dsh_strv_add(a, argv, "--root");
+  dsh_strv_add(a, argv, at->root);
+  dsh_strv_add(a, argv, "--outside");
+  dsh_strv_add(a, argv, at->outside);
+  if (last) {
+    dsh_strv_add(a, argv, last);
+    return;
+  }
+  dsh_strv_add(a, argv, "--victim");
+  dsh_strv_add(a, argv, dsh_format(a, "%d", (int)getpid()));
+}
+
+static int run_line(const struct dsh_plan *plan, int stdin_fd,
+                    int64_t limit_ms, struct dsh_run **run,
+                    struct dsh_error *err) {
+  static const char *const env[] = {"PATH=/usr/bin:/bin", "LC_ALL=C", NULL};
+  struct dsh_spawn_opts o = {.env = env,
+                             .cwd = "/",
+                             .in = stdin_fd < 0 ? DSH_STDIO_NULL : DSH_STDIO_FD,
+                             .in_fd = stdin_fd,
+                             .out = DSH_STDIO_PIPE,
+                             .err = DSH_STDIO_PIPE,
+                             .timeout_ms = limit_ms,
+                             .grace_ms = 1,
+                             .tail_bytes = REPORT_BYTES};
+  *run = dsh_run_start(plan, &o, err);
+  if (!*run)
+    return -1;
+  dsh_run_wait(*run, -1);
+  return 0;
+}
+
+/* The same operations without any sandbox, which also makes the targets. Its
+ * lines, or NULL: then nothing can be proven. */
+static const char *try_bare(struct dsh_arena *a, const char *program,
+                            const struct places *at, int64_t limit_ms) {
+  struct dsh_plan plan = {.confined = false};
+  const struct dsh_outcome *o;
+  const char *text = NULL;
+  struct dsh_run *run;
+  struct dsh_error err;
+  dsh_strv_add(a, &plan.argv, program);
+  add_words(a, &plan.argv, at, "--bare");
+  if (a->failed || run_line(&plan, -1, limit_ms, &run, &err) != 0)
+    return NULL;
+  o = dsh_run_outcome(run);
+  if (o->exited && o->exit_code == 0)
+    text = dsh_strndup(a, o->out.text, o->out.len);
+  dsh_run_free(run);
+  return text;
+}
+
+static void judge(const struct dsh_backend *b, const struct dsh_outcome *o,
+                  struct dsh_arena *a, struct dsh_probe_result *r) {
+  const char *line = o->detail && *o->detail ? o->detail : NULL;
+  if (!line && o->err.text && *o->err.text)
+    line = dsh_strndup(a, o->err.text, strcspn(o->err.text, "\n"));
+  if (o->timed_out)
+    unusable(r, "probe", ETIMEDOUT,
+             (struct reason){"timed-out", "see why it hangs (an unreachable "
+                                          "mount?), or raise probeTimeoutMs"},
+             "the probe did not end in time");
+  else if (o->started == DSH_STARTED_NO && b == &dsh_backend_landlock)
+    unusable(r, o->stage, o->errnum, landlock_reason(o->errnum), line);
+  else if (o->started == DSH_STARTED_NO)
+    unusable(r, o->stage, o->errnum, bwrap_reason(line), line);
+  else if (!o->exited || o->exit_code != 0)
+    unusable(r, "probe", 0,
+             (struct reason){"start-failed", "run dshsh doctor"}, line);
+  else
+    r->usable = true;
+  r->detail = r->detail ? dsh_strdup(a, r->detail) : NULL;
+}
+
+/* One mode: plan as confine would, with the private root as workspace. */
+static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
+                    enum dsh_mode mode, const char *program,
+                    const struct places *at, int64_t limit_ms,
+                    struct dsh_arena *a, struct dsh_probe_result *r,
+                    struct dsh_error *err) {
+  struct dsh_policy policy = {.mode = mode,
+                              .workspace_root = at->root,
+                              .temp = DSH_TEMP_PRIVATE,
+                              .temp_dir = at->root};
+  struct dsh_launch in = *proto;
+  struct dsh_plan plan = {.confined = true, .launcher = true};
+  const struct dsh_outcome *o;
+  struct dsh_roots roots;
+  struct dsh_run *run;
+  const char *bare = program ? try_bare(a, program, at, limit_ms) : NULL;
+  int stdin_fd = -1, e;
+  if (dsh_roots_resolve(a, &policy, NULL, NULL, &roots, err) != 0)
+    return -1;
+  in.policy = &policy;
+  in.roots = &roots;
+  if (b->plan(a, &in, &plan.argv, err) != 0)
+    return -1;
+  plan.argv_at = plan.argv.n;
+  dsh_strv_add(a, &plan.argv, bare ? program : "/bin/true");
+  if (bare) {
+    const char *path = dsh_format(a, "%s/probe-stdin", at->outside);
+    add_words(a, &plan.argv, at, NULL);
+    stdin_fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  }
+  if (a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "probe", "arguments");
+  e = run_line(&plan, stdin_fd, limit_ms, &run, err);
+  if (stdin_fd >= 0)
+    close(stdin_fd);
+  if (e != 0)
+    return -1;
+  o = dsh_run_outcome(run);
+  judge(b, o, a, r);
+  if (r->usable)
+    dsh_grade_report(a, mode, bare, bare ? o->out.text : NULL,
+                     &r->grade[mode]);
+  dsh_run_free(run);
+  return 0;
+}
+
+int dsh_probe_backend(const struct dsh_backend *b, const struct dsh_launch *in,
+                      int64_t limit_ms, struct dsh_arena *a,
+                      struct dsh_probe_result *r, struct dsh_error *err) {
+  const char *program = find_own(a, PROGRAM);
+  struct places at;
+  int m, e = 0;
+  if (b == &dsh_backend_landlock && in->host->landlock_abi <= 0) {
+#if defined __linux__
+    int abi = dsh_ll_abi();
+    unusable(r, "landlock", -abi, landlock_reason(-abi),
+             "the kernel does not enforce Landlock");
+    return 0;
+#endif
+  }
+  if (make_places(&at, err) != 0)
+    return -1;
+  for (m = 0; m < 2 && e == 0; m++) {
+    e = try_mode(b, in, (enum dsh_mode)m, program, &at, limit_ms, a, r, err);
+    if (!r->usable)
+      break;
+  }
+  remove_places(&at);
+  return e;
+}
