@@ -5,6 +5,7 @@
 
 /* Each sub-table of dsh.core, once, a line each. */
 #define PARTS(X)                                                             \
+  X(confine)                                                                 \
   X(run)                                                                     \
   X(sys)                                                                     \
   X(json)                                                                    \

@@ -18,6 +18,8 @@
 
 #include "lua_dsh.h"
 
+int ldsh_open_run(lua_State *L);
+
 #define RUN "dsh.run"
 
 enum { READ_MAX = 1 << 20, PASS_MAX = 64 };

@@ -3,6 +3,14 @@
 -- "CODE: message". The codes are listed once, in src/dsh.h.
 local M = {}
 
+-- The same text as in src/confine.c; a test compares them.
+M.UNAVAILABLE = 'sandbox mode "<mode>" is requested but no sandbox backend is '
+  .. "usable on this host; refusing to run the command unconfined. Install "
+  .. "bubblewrap or run a Landlock-enforcing kernel (Linux), ensure "
+  .. "sandbox-exec is usable (macOS), or ensure the ACL restricted-token "
+  .. "runner can start (Windows) \u{2014} otherwise switch the consumer to "
+  .. "danger-full-access."
+
 local meta = {
   __name = "dsh.error",
   __tostring = function(e)
@@ -17,6 +25,16 @@ function M.new(code, message, fields)
     e[k] = v
   end
   return setmetatable(e, meta)
+end
+
+--- The fixed refusal (contract section 2); `detail` is what the runner said.
+function M.unavailable(mode, detail, cause)
+  local message = (M.UNAVAILABLE):gsub("%%f[<]<mode>", mode)
+  if detail then
+    message = message .. " Runner failure: " .. detail
+  end
+  return M.new("SANDBOX_UNAVAILABLE", message, { stage = "runner",
+    cause = cause })
 end
 
 --- nil, err: `return errors.fail("IO", "cannot read", {path = p})`.
