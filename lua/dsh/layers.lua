@@ -22,13 +22,20 @@ local DEFAULT = {
   { id = "terminal", name = "dsh.terminal" },
 }
 
--- Rows whose module this installation does not have are left out.
+local function exists(row)
+  return package.loaded[row.name] or package.preload[row.name]
+    or package.searchpath(row.name, package.path)
+end
+
+-- Rows whose module this installation does not have are left out, and with
+-- the sandbox and its policy all that needs them.
 local function installed(rows)
   local out = { __list = true }
-  for _, row in ipairs(rows) do
-    if package.loaded[row.name] or package.preload[row.name]
-      or package.searchpath(row.name, package.path) then
+  for i, row in ipairs(rows) do
+    if exists(row) then
       out[#out + 1] = row
+    elseif i <= 2 then
+      return { __list = true }
     end
   end
   return out
