@@ -4,6 +4,7 @@
  *   e:read(prompt, session?)  -> line | nil, "eof" | nil, "interrupt"
  *   e:remember(line)             adds to the history of this process
  *   e:push(text)                 as if typed
+ *   e:mode("emacs" | "vi")       whose keys
  *
  * complete(line, cursor) is called at Tab and returns how many characters
  * before the cursor to replace, the text for them, and a text to show below
@@ -194,6 +195,19 @@ static struct editor *editor_check(lua_State *L) {
   return e;
 }
 
+static void editor_bind(EditLine *el) {
+  el_set(el, EL_BIND, "^I", "dsh-complete", NULL);
+  el_set(el, EL_BIND, "^C", "dsh-interrupt", NULL);
+  el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+  el_set(el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
+  el_set(el, EL_BIND, "\033[1~", "ed-move-to-beg", NULL);
+  el_set(el, EL_BIND, "\033[4~", "ed-move-to-end", NULL);
+  el_set(el, EL_BIND, "\033[H", "ed-move-to-beg", NULL);
+  el_set(el, EL_BIND, "\033[F", "ed-move-to-end", NULL);
+  el_set(el, EL_BIND, "\033[1;5C", "em-next-word", NULL);
+  el_set(el, EL_BIND, "\033[1;5D", "ed-prev-word", NULL);
+}
+
 static void editor_set_up(struct editor *e) {
   HistEvent ev;
   history(e->history, &ev, H_SETSIZE, (int)HISTORY_SIZE);
@@ -206,16 +220,7 @@ static void editor_set_up(struct editor *e) {
   el_set(e->el, EL_GETCFN, editor_getc);
   el_set(e->el, EL_ADDFN, "dsh-complete", "complete", editor_complete);
   el_set(e->el, EL_ADDFN, "dsh-interrupt", "drop line", editor_interrupt);
-  el_set(e->el, EL_BIND, "^I", "dsh-complete", NULL);
-  el_set(e->el, EL_BIND, "^C", "dsh-interrupt", NULL);
-  el_set(e->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
-  el_set(e->el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
-  el_set(e->el, EL_BIND, "\033[1~", "ed-move-to-beg", NULL);
-  el_set(e->el, EL_BIND, "\033[4~", "ed-move-to-end", NULL);
-  el_set(e->el, EL_BIND, "\033[H", "ed-move-to-beg", NULL);
-  el_set(e->el, EL_BIND, "\033[F", "ed-move-to-end", NULL);
-  el_set(e->el, EL_BIND, "\033[1;5C", "em-next-word", NULL);
-  el_set(e->el, EL_BIND, "\033[1;5D", "ed-prev-word", NULL);
+  editor_bind(e->el);
   /* Ctrl-C and Ctrl-Z are characters while a line is edited. */
   el_set(e->el, EL_SETTY, "-d", "-isig", NULL);
 }
@@ -275,6 +280,15 @@ static int editor_remember(lua_State *L) {
   return 0;
 }
 
+/* e:mode("emacs" | "vi"): whose keys. */
+static int editor_mode(lua_State *L) {
+  static const char *const modes[] = {"emacs", "vi", NULL};
+  struct editor *e = editor_check(L);
+  el_set(e->el, EL_EDITOR, modes[luaL_checkoption(L, 2, NULL, modes)]);
+  editor_bind(e->el);
+  return 0;
+}
+
 static int editor_push(lua_State *L) {
   el_push(editor_check(L)->el, luaL_checkstring(L, 2));
   return 0;
@@ -282,8 +296,8 @@ static int editor_push(lua_State *L) {
 
 static const luaL_Reg editor_methods[] = {
     {"read", editor_read}, {"remember", editor_remember},
-    {"push", editor_push}, {"close", editor_close},
-    {NULL, NULL},
+    {"push", editor_push}, {"mode", editor_mode},
+    {"close", editor_close}, {NULL, NULL},
 };
 
 int ldsh_open_edit(lua_State *L);

@@ -223,8 +223,13 @@ function app:after(line)
   end
 end
 
---- Runs one complete line of shell text.
+--- Runs one complete line of shell text. Line editing is ours, not bash's.
 function app:command(line)
+  local keys = line:match("^%s*set%s+%-o%s+(%a+)%s*$")
+  if keys == "vi" or keys == "emacs" then
+    self.editor:mode(keys)
+    return true
+  end
   if not self.shell:command(line) then
     return false
   end

@@ -157,10 +157,12 @@ function shell:denials()
   return self.run:denials(self.seen) or {}
 end
 
-local STATE = [[builtin printf '%s\0' "$(builtin declare -p)" ]]
+local STATE = [[__dsh_f=; for __dsh_i in 3 4 5 6 7 8 9; do ]]
+  .. [[builtin [ -e /proc/$$/fd/$__dsh_i ] && __dsh_f+=$__dsh_i; done; ]]
+  .. [[builtin printf '%s\0' "$(builtin declare -p)" ]]
   .. [["$(builtin declare -f)" "$(builtin alias -p)" "$(builtin shopt -p)" ]]
   .. [["$(builtin set +o)" "$(builtin umask)" "$(builtin trap -p)" ]]
-  .. [["$(builtin jobs -p)" "$(builtin echo /proc/$$/fd/[3-9])" >&{R}]]
+  .. [["$(builtin jobs -p)" "$__dsh_f" >&{R}; unset __dsh_f __dsh_i]]
 
 --- Everything that a new shell can take over: a table for restore, or nil.
 function shell:state()
@@ -173,7 +175,7 @@ function shell:state()
   for _ in list[8]:gmatch("%d+") do
     jobs = jobs + 1
   end
-  for fd in list[9]:gmatch("/fd/(%d)") do
+  for fd in list[9]:gmatch("%d") do
     open[#open + 1] = fd
   end
   return { variables = list[1], functions = list[2], aliases = list[3],
@@ -184,10 +186,13 @@ end
 --- Takes over a state of another shell. A list of what could not be.
 function shell:restore(state)
   local lost = {}
+  -- These two make bash open its input anew, and lose what is in it.
+  local options = state.options:gsub("[^\n]* emacs\n?", "")
+    :gsub("[^\n]* vi\n?", "")
   self.status = state.status
   local text = table.concat({
     state.variables, state.functions, state.aliases, state.shopts,
-    state.options, "builtin umask " .. state.umask, state.traps,
+    options, "builtin umask " .. state.umask, state.traps,
     "builtin set +o history +H",
     "PS1= PS2= PROMPT_COMMAND=__dsh_reply",
     "__dsh_reply() { builtin printf '%s\\0%s\\0' \"$?\" \"$PWD\" >&"
