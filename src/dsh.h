@@ -355,6 +355,10 @@ int dsh_run_wait(struct dsh_run *r, int64_t timeout_ms);
 const struct dsh_outcome *dsh_run_outcome(struct dsh_run *r);
 void dsh_run_abort(struct dsh_run *r);           /* TERM, grace, KILL; tree */
 int dsh_run_signal(struct dsh_run *r, int signum); /* to the command's group */
+/* Takes out the denials heard so far of a run that goes on, at most `max`;
+ * their text is copied to the arena. The outcome has only the later ones. */
+size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
+                            struct dsh_denial *out, size_t max);
 /* Bytes written since the last read of stream 1 or 2, at most n. */
 size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n);
 /* To a pty or a stdin pipe. */

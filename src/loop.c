@@ -380,6 +380,26 @@ int dsh_run_signal(struct dsh_run *r, int signum) {
   return e ? -1 : 0;
 }
 
+size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
+                            struct dsh_denial *out, size_t max) {
+  size_t i, n;
+  pthread_mutex_lock(&mutex);
+  n = r->finished ? 0 : r->n_denials < max ? r->n_denials : max;
+  for (i = 0; i < n; i++) {
+    out[i] = r->denial[i];
+    out[i].op = dsh_strdup(a, out[i].op);
+    out[i].path = dsh_strdup(a, out[i].path);
+    out[i].path2 = out[i].path2 ? dsh_strdup(a, out[i].path2) : NULL;
+    out[i].comm = dsh_strdup(a, out[i].comm);
+  }
+  if (n && n == r->n_denials) {
+    r->n_denials = 0;
+    dsh_arena_free(&r->denial_arena);
+  }
+  pthread_mutex_unlock(&mutex);
+  return n;
+}
+
 size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n) {
   pthread_mutex_lock(&mutex);
   n = stream_read(stream == 2 ? &r->err : &r->out, buf, n);
@@ -416,5 +436,6 @@ void dsh_run_free(struct dsh_run *r) {
   free(r->spill_dir);
   free(r->input);
   dsh_arena_free(&r->arena);
+  dsh_arena_free(&r->denial_arena);
   free(r);
 }

@@ -9,6 +9,7 @@
  *   run:wait(ms?) -> "finished" | "stopped" | nil   (no ms: for ever)
  *   run:outcome() -> table | nil (not yet)
  *   run:abort(), run:signal(n) -> true | nil, err
+ *   run:denials() -> list: takes out what was refused so far, while it runs
  *   run:read(stream, max?) -> bytes not yet read ("" if none)
  *   run:write(bytes) -> count | nil, err
  *   run:close(), also by <close> and collection; ends what still runs */
@@ -22,7 +23,7 @@ int ldsh_open_run(lua_State *L);
 
 #define RUN "dsh.run"
 
-enum { READ_MAX = 1 << 20, PASS_MAX = 64 };
+enum { READ_MAX = 1 << 20, PASS_MAX = 64, DENIALS_TAKEN = 256 };
 
 static struct dsh_run **check_box(lua_State *L) {
   return luaL_checkudata(L, 1, RUN);
@@ -269,6 +270,19 @@ static int run_outcome(lua_State *L) {
   return 1;
 }
 
+static int run_denials(lua_State *L) {
+  struct dsh_run *r = check_run(L);
+  struct dsh_arena *a = ldsh_push_arena(L);
+  struct dsh_denial *list = dsh_alloc(a, DENIALS_TAKEN * sizeof *list);
+  size_t i, n = list ? dsh_run_take_denials(r, a, list, DENIALS_TAKEN) : 0;
+  lua_createtable(L, (int)n, 0);
+  for (i = 0; i < n && !a->failed; i++) {
+    push_denial(L, &list[i]);
+    lua_seti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
 static int run_abort(lua_State *L) {
   dsh_run_abort(check_run(L));
   return 0;
@@ -324,7 +338,7 @@ int ldsh_open_run(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"wait", run_wait},     {"outcome", run_outcome}, {"abort", run_abort},
       {"signal", run_signal}, {"read", run_read},       {"write", run_write},
-      {"close", run_close},   {NULL, NULL}};
+      {"denials", run_denials}, {"close", run_close}, {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", run_close}, {"__close", run_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"start", ldsh_run_start},

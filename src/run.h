@@ -68,6 +68,7 @@ struct dsh_run {
   bool heard_hello, heard_ready, heard_started, heard_exited, heard_failed;
   int command_status;
   struct dsh_outcome outcome;
+  struct dsh_arena denial_arena; /* their text */
   struct dsh_denial denial[DENIALS_MAX];
   size_t n_denials;
 };

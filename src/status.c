@@ -28,14 +28,14 @@ static void heard_denied(struct dsh_run *r, const void *packet, size_t n) {
     return;
   d.op[sizeof d.op - 1] = d.comm[sizeof d.comm - 1] = '\0';
   *out = (struct dsh_denial){
-      .op = dsh_strdup(&r->arena, d.op),
-      .path = dsh_strndup(&r->arena, paths, d.path_len),
-      .path2 = d.path2_len ? dsh_strndup(&r->arena, paths + d.path_len,
-                                         d.path2_len)
+      .op = dsh_strdup(&r->denial_arena, d.op),
+      .path = dsh_strndup(&r->denial_arena, paths, d.path_len),
+      .path2 = d.path2_len ? dsh_strndup(&r->denial_arena,
+                                         paths + d.path_len, d.path2_len)
                            : NULL,
       .errnum = d.head.errnum,
       .pid = d.head.value,
-      .comm = dsh_strdup(&r->arena, d.comm),
+      .comm = dsh_strdup(&r->denial_arena, d.comm),
       .confirmed = (d.head.flags & DSH_DENIED_CONFIRMED) != 0,
       .also_permissions = (d.head.flags & DSH_DENIED_ALSO_PERMISSIONS) != 0,
   };

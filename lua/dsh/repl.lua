@@ -1,6 +1,5 @@
 --- dsh.repl: `dshsh` without a verb: the prompt, -c, a script, or "-".
 local core = require("dsh.core")
-local paths = require("dsh.paths")
 local text = require("dsh.repl_text")
 
 local M = {}
@@ -56,34 +55,42 @@ function M.parse(words)
   return args
 end
 
-local function sets(list)
-  local out = {}
-  for _, item in ipairs(list) do
-    local key, value = item:match("^([^=]+)=(.*)$")
-    if not key then
-      return nil, ("--set: expected row.key=value, got '%s'"):format(item)
+-- Rows that a script has no use for: what answers, edits or remembers.
+local NOT_FOR_SCRIPTS = { "sessions", "approval", "permission", "fs-sandbox",
+  "bash-sandbox", "pwsh-sandbox", "terminal", "tool-bash", "tool-pwsh",
+  "tool-jobs", "tool-fs" }
+
+-- The last of all layers: switches such rows off where they are.
+local function trim(p)
+  for _, id in ipairs(NOT_FOR_SCRIPTS) do
+    if p.row(id) then
+      p.disable(id)
     end
-    out[key] = value
   end
-  return out
+end
+
+-- As trim, for the prompt: rows whose module this installation lacks.
+local function trim_missing(p)
+  for _, id in ipairs(NOT_FOR_SCRIPTS) do
+    local row = p.row(id)
+    if row and not package.searchpath(row.name, package.path) then
+      p.disable(id)
+    end
+  end
 end
 
 -- The context of a deployment: the base profile and the layers upon it.
-local function open_context(args)
+local function open_context(args, interactive)
   local workspace, why = require("dsh.cli_open").workspace(args.workspace)
   if not workspace then
     return nil, why
   end
-  local set
-  set, why = sets(args.set)
-  if not set then
-    return nil, why
-  end
+  local patches = table.move(args.patch, 1, #args.patch, 1, {})
+  patches[#patches + 1] = interactive and trim_missing or trim
   local ctx, err = require("dsh").open({
-    profile = args.profile or paths.profiles .. "/base.cordis.yml",
-    patches = args.patch, set = set, mode = args.mode,
-    workspace_root = workspace, backend = args.backend, user = true,
-    warn = function(message)
+    profile = args.profile or "base", patches = patches, set = args.set,
+    mode = args.mode, workspace_root = workspace, backend = args.backend,
+    user = true, warn = function(message)
       io.stderr:write("dshsh: ", text.visible(message), "\n")
     end,
   })
@@ -202,7 +209,7 @@ function M.main(words, app)
   end
   local interactive = not args.command and not args.words[1]
     and core.sys.isatty(0) and core.sys.isatty(1)
-  local ctx, root = open_context(args)
+  local ctx, root = open_context(args, interactive)
   if not ctx then
     return nil, root
   end

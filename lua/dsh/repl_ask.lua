@@ -19,6 +19,15 @@ local VERBS = { open = "write", creat = "create", mkdir = "make the directory",
   chmod = "change the mode of", chown = "change the owner of",
   utime = "set the times of", utimensat = "set the times of",
   setxattr = "set an attribute of", removexattr = "remove an attribute of" }
+local BUILTIN = {}
+for name in ([[. : [ alias bg bind break builtin caller cd command compgen
+  complete compopt continue declare dirs disown echo enable eval exec exit
+  export false fc fg getopts hash help history jobs kill let local logout
+  mapfile popd printf pushd pwd read readarray readonly return set shift shopt
+  source suspend test times trap true type typeset ulimit umask unalias unset
+  wait]]):gmatch("%S+") do
+  BUILTIN[name] = true
+end
 local RIGHTS = { sudo = true, su = true, doas = true, pkexec = true }
 
 --- One refusal in words: `write "/etc/x" (EROFS)`.
@@ -56,6 +65,8 @@ function M.program(line, env)
   word = word:match("^%s*([%w%-_.+/@]+)%s") or word:match("^%s*([%w%-_.+/@]+)$")
   if not word then
     return "as bash reads the line"
+  elseif BUILTIN[word] then
+    return word .. ", built into " .. require("dsh.repl_shell").bash
   elseif word:find("/", 1, true) then
     return core.sys.realpath(word) or word
   end
@@ -65,7 +76,7 @@ function M.program(line, env)
       return path
     end
   end
-  return "a word of bash's own: " .. word
+  return word .. ", which is not on PATH"
 end
 
 --- Did the line ask for rights that a confined command never gets?
@@ -100,7 +111,7 @@ end
 
 local function row(label, value)
   local width = math.min(text.columns(), 80) - 1
-  local lines = text.wrap(value, width - 11, "")
+  local lines = text.wrap(value, width - 11)
   io.stdout:write(("  %-8s "):format(label),
     (lines:gsub("\n", "\n" .. (" "):rep(11))), "\n")
 end

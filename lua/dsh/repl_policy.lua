@@ -135,7 +135,7 @@ M.why = {
     if policy.mode == "danger-full-access" then
       return say("the sandbox does not restrict anything in this mode")
     end
-    local yes, why = app.ctx.sandbox:writable(policy, path)
+    local yes, why = require("dsh.core").confine.writable(policy, path)
     say("%s: %s%s", text.visible(path), yes and "writable" or "not writable",
       why and " (" .. text.visible(tostring(why)) .. ")" or "")
   end,

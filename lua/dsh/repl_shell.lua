@@ -10,6 +10,7 @@
 -- directory; $? survives that. The terminal is a pseudo-terminal of ours
 -- (src/lua_term.c).
 local core = require("dsh.core")
+local runner = require("dsh.runner")
 
 local M = {}
 local shell = {}
@@ -17,6 +18,8 @@ shell.__index = shell
 
 local START_MS = 10000 -- for the first reply
 local QUERY_MS = 5000  -- for an answer of an idle shell
+local END_MS = 5000    -- for its end
+local LATE_MS = 10     -- for records that are under way
 local STATE_FIELDS = 9
 
 --- One word for bash.
@@ -53,7 +56,7 @@ local function argv(command, reply)
       .. "exec " .. M.bash .. " --noprofile --norc --noediting -i" }
 end
 
---- Starts a shell. start(argv, opts) gives a run or nil, err (it is
+--- Starts a shell. start(argv, opts) gives a handle or nil, err (it is
 -- ctx.sandbox:start with a policy bound); opts {cwd, env}. shell, or nil, err.
 function M.open(start, opts)
   local term, err = core.term.session()
@@ -61,21 +64,21 @@ function M.open(start, opts)
     return nil, err
   end
   local slave, command, reply = term:fds()
-  local run
+  local handle
   local env = { PS1 = "", PS2 = "" }
   for name, value in pairs(opts.env or {}) do
     env[name] = value
   end
-  run, err = start(argv(command, reply), { cwd = opts.cwd, env = env,
+  handle, err = start(argv(command, reply), { cwd = opts.cwd, env = env,
     env_mode = "terminal", stdio = { slave, slave, slave },
     pass_fds = { command, reply }, timeout_ms = 0, observe = true })
-  if not run then
+  if not handle then
     term:close()
     return nil, err
   end
   term:started()
-  local self = setmetatable({ term = term, run = run, tty = TTY,
-    reply = REPLY, status = 0, cwd = opts.cwd, seen = 0 }, shell)
+  local self = setmetatable({ term = term, handle = handle, run = handle.run,
+    tty = TTY, reply = REPLY, status = 0, cwd = opts.cwd }, shell)
   term:silence(true)
   term:send((SETUP:gsub("@REPLY@", REPLY)))
   local text, why = self:await(2, START_MS)
@@ -88,9 +91,10 @@ end
 
 -- The shell did not come up: what the run says about it.
 function shell:failed(why)
-  local result, err = self.run:wait(1000)
+  local result = self:result()
+  local err = result and runner.failure(self.handle.confined, result)
   self:close()
-  if result == nil and type(err) == "table" then
+  if err then
     return nil, err
   elseif result and result.started == "no" then
     return nil, ("the shell was not started (stage %s)"):format(
@@ -125,7 +129,7 @@ end
 --- Runs one piece of shell text on the terminal. true, or nil when the shell
 -- is gone (self.ended) with it.
 function shell:command(text)
-  self.seen = self.seen + #self:denials()
+  self.run:denials() -- those of before are not this command's
   local line = ("eval %s 0<&%d %d<&- %d>&-\n"):format(M.quote(text), self.tty,
     self.tty, self.reply)
   if not self.term:send(line) then
@@ -149,12 +153,15 @@ function shell:query(text, n)
   return list
 end
 
---- The typed refusals since the last command began.
+--- The typed refusals since the last command began. Their records come by
+-- another way than the reply: a failed command gets a moment for them.
 function shell:denials()
-  if not self.run.denials then
-    return {}
+  local list = self.run:denials()
+  if #list == 0 and self.status ~= 0 then
+    self.run:wait(LATE_MS)
+    list = self.run:denials()
   end
-  return self.run:denials(self.seen) or {}
+  return list
 end
 
 local STATE = [[__dsh_f=; for __dsh_i in 3 4 5 6 7 8 9; do ]]
@@ -230,15 +237,17 @@ function shell:names()
   return names
 end
 
---- After the shell ended by itself: its result, or nil, err.
+--- After the shell ended: its result, or nil.
 function shell:result()
-  return self.run:wait(5000)
+  if self.run:wait(END_MS) == "finished" then
+    return self.handle.finish()
+  end
 end
 
 function shell:close()
   if self.run then
     self.run:abort()
-    self.run:wait(5000)
+    self.run:wait(END_MS)
     self.run:close()
     self.run = nil
   end

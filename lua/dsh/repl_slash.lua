@@ -120,12 +120,15 @@ commands.events = {
     local n = math.tointeger(tonumber(words[1] or 10))
     if not n or n < 1 then
       return say("usage: /events [N]")
-    elseif not app.session or not app.session.events then
+    elseif not app.session then
       return say("this composition keeps no sessions")
     end
-    local events = app:try(app.session:events())
     local json, record = require("dsh.json"), require("dsh.record")
-    for i = math.max(1, #(events or {}) - n + 1), #(events or {}) do
+    local events = {}
+    for event in app.session:events() do
+      events[#events + 1] = event
+    end
+    for i = math.max(1, #events - n + 1), #events do
       local e = events[i]
       local ok, data = pcall(json.encode, record.plain(e.data or {}))
       print(("%5s  %-20s %s"):format(tostring(e.seq or i),

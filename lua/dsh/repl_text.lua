@@ -79,10 +79,11 @@ function M.columns()
   return core.sys.winsize(1) or 80
 end
 
---- Words of text in lines of at most `width` columns, after `indent`.
-function M.wrap(text, width, indent)
+--- Words of text in lines of at most `width` columns, each after the blanks
+-- that the text begins with.
+function M.wrap(text, width)
   local lines, line = {}, nil
-  indent = indent or ""
+  local indent = text:match("^ *")
   for word in text:gmatch("%S+") do
     local longer = line and line .. " " .. word or indent .. word
     local w = core.term.width(longer)

@@ -32,9 +32,11 @@ local function check(opts)
   if opts.env ~= nil then
     environment.check(opts.env, "opts.env")
   end
-  if opts.stdio and not STDIO[opts.stdio] then
-    misuse(4, 'opts.stdio: expected "capture" or "inherit", got %q',
-      tostring(opts.stdio))
+  local stdio = opts.stdio
+  if stdio and not STDIO[stdio] and not (type(stdio) == "table"
+    and #stdio == 3) then
+    misuse(4, 'opts.stdio: expected "capture", "inherit" or three '
+      .. "descriptors, got %q", tostring(stdio))
   end
 end
 
@@ -61,7 +63,7 @@ end
 local function spawn_options(opts)
   local stdio = opts.stdio or "capture"
   local captured = stdio == "capture" and not opts.pty
-  local three = STDIO[stdio]
+  local three = STDIO[stdio] or stdio
   local env, dropped = environment.build(opts.env_from or core.sys.environ(), {
     kind = opts.env_mode or (captured and "captured" or "terminal"),
     pass = opts.env_pass, set = opts.env })

@@ -93,7 +93,9 @@ describe("a line at the prompt", function()
     local ask = require("dsh.repl_ask")
     local env = { PATH = "relative:/usr/bin:/bin" }
     assert.equal("/usr/bin/touch", ask.program("A=1 touch x", env))
-    assert.equal("a word of bash's own: cd", ask.program("cd x", env))
+    assert.equal("cd, built into " .. require("dsh.repl_shell").bash,
+      ask.program("cd x", env))
+    assert.equal("nosuch, which is not on PATH", ask.program("nosuch", env))
     assert.equal("as bash reads the line", ask.program("$(x) y", env))
   end)
 end)
