@@ -5,26 +5,20 @@
 
 static int plan(struct dsh_arena *a, const struct dsh_launch *in,
                 struct dsh_strv *out, struct dsh_error *err) {
-  const struct dsh_roots *roots = in->roots;
+  struct dsh_strv checks = {NULL, 0, 0};
   size_t i;
   int r = dsh_strv_add(a, out, in->launcher);
   r |= dsh_strv_add(a, out, "--runner");
   r |= dsh_strv_add(a, out, in->runner);
-  if (dsh_bwrap_profile(a, in, out, err) != 0)
+  if (dsh_bwrap_profile(a, in, out, &checks, err) != 0)
     return -1;
   r |= dsh_strv_add(a, out, "--as-pid-1");
   r |= dsh_strv_add(a, out, "--");
   r |= dsh_strv_add(a, out, in->launcher);
   r |= dsh_strv_add(a, out, "--inner");
   r |= dsh_launcher_grants(a, in, out);
-  for (i = 0; i < roots->n; i++) {
-    r |= dsh_strv_add(a, out, "--expect-rw");
-    r |= dsh_strv_add(a, out, roots->root[i].path);
-  }
-  for (i = 0; i < roots->protected_.n; i++) {
-    r |= dsh_strv_add(a, out, "--expect-ro");
-    r |= dsh_strv_add(a, out, roots->protected_.v[i]);
-  }
+  for (i = 0; i < checks.n; i++)
+    r |= dsh_strv_add(a, out, checks.v[i]);
   r |= dsh_strv_add(a, out, "--");
   return r ? dsh_fail(err, DSH_E_NO_MEMORY, 0, "bwrap", "out of memory") : 0;
 }

@@ -1,90 +1,170 @@
-/* bwrap_profile.c: bubblewrap's arguments for a policy. Used by the bwrap
- * backend and by operators' runners that take the same arguments.
+/* bwrap_profile.c: a policy as a list of mounts, in bwrap's words. Used by
+ * the bwrap backend and by operators' runners that take the same words.
  *
- * Order matters, since a later mount covers an earlier one: the whole tree
- * read-only, fresh /dev and /proc, writable roots (parents first), the
- * ancestors of protected paths, protected paths on top; then /dev and /proc
- * themselves turn read-only, without what is mounted below them. */
+ * The whole tree read-only; writable roots bound over it; protected paths
+ * bound read-only over those. A protected path alone would not do: moving a
+ * directory above it moves it out of the way, so every ancestor up to the
+ * root is a mount of its own, which cannot be moved.
+ *
+ * Order matters, since a later mount covers an earlier one. So this is one
+ * sorted list, parents before what lies in them, each path once; what lies in
+ * /dev comes after the fresh /dev, and /dev and /proc turn read-only last,
+ * without what is mounted below them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "../src/backend.h"
+#include "../src/path.h"
 
-static int add(struct dsh_arena *a, struct dsh_strv *out,
-               const char *const *words) {
-  int r = 0;
-  for (; *words; words++)
-    r |= dsh_strv_add(a, out, *words);
-  return r;
+enum how { BIND_RW, BIND_RO };
+
+struct mount {
+  const char *path;
+  enum how how;
+};
+
+struct mounts {
+  struct mount *at;
+  size_t n, cap;
+};
+
+static int add(struct dsh_arena *a, struct mounts *m, const char *path,
+               enum how how) {
+  if (m->n == m->cap) {
+    size_t cap = m->cap ? m->cap * 2 : 16;
+    struct mount *at = dsh_alloc(a, cap * sizeof *at);
+    if (!at)
+      return -1;
+    if (m->n)
+      memcpy(at, m->at, m->n * sizeof *at);
+    m->at = at;
+    m->cap = cap;
+  }
+  m->at[m->n].path = path;
+  m->at[m->n++].how = how;
+  return path ? 0 : -1;
 }
 
-static int bind(struct dsh_arena *a, struct dsh_strv *out, const char *option,
-                const char *path) {
-  const char *const words[] = {option, path, path, NULL};
-  return add(a, out, words);
+/* Same path twice: read-only last, so that it wins. */
+static int compare(const void *a, const void *b) {
+  const struct mount *x = a, *y = b;
+  int c = dsh_path_compare(x->path, y->path);
+  return c ? c : (int)x->how - (int)y->how;
 }
 
-static const struct dsh_root *root_of(const struct dsh_roots *roots,
-                                      const char *path) {
+static void add_roots(struct dsh_arena *a, const struct dsh_roots *roots,
+                      struct mounts *m) {
   size_t i;
   for (i = 0; i < roots->n; i++)
-    if (dsh_path_within(path, roots->root[i].path))
-      return &roots->root[i];
+    if (!roots->root[i].read_only)
+      add(a, m, roots->root[i].path, BIND_RW);
+}
+
+static const char *root_above(const struct mounts *m, size_t n,
+                              const char *path) {
+  size_t i;
+  for (i = 0; i < n; i++)
+    if (dsh_path_within(path, m->at[i].path))
+      return m->at[i].path;
   return NULL;
 }
 
-/* A mount point cannot be renamed. So each directory between the root and a
- * protected path is bound onto itself: else moving one away and making another
- * of its name would get around the mask. */
-static int bind_ancestors(struct dsh_arena *a, struct dsh_strv *out,
-                          const char *root, const char *path) {
-  const char *p = path + (strcmp(root, "/") ? strlen(root) : 0);
-  int r = 0;
-  while (*p && (p = strchr(p + 1, '/')))
-    r |= bind(a, out, "--bind", dsh_strndup(a, path, (size_t)(p - path)));
-  return r;
+/* One protected path and its ancestors below `root`. */
+static void add_shield(struct dsh_arena *a, struct mounts *m, const char *path,
+                       const char *root) {
+  size_t i, base = strlen(root);
+  for (i = base + 1; path[i]; i++)
+    if (path[i] == '/')
+      add(a, m, dsh_strndup(a, path, i), BIND_RW);
+  add(a, m, path, BIND_RO);
 }
 
-static int bind_protected(struct dsh_arena *a, struct dsh_strv *out,
-                          const struct dsh_roots *roots) {
-  size_t i;
-  int r = 0;
+static void add_protected(struct dsh_arena *a, const struct dsh_roots *roots,
+                          struct mounts *m) {
+  size_t i, n = m->n;
   for (i = 0; i < roots->protected_.n; i++) {
     const char *path = roots->protected_.v[i];
-    const struct dsh_root *root = root_of(roots, path);
-    if (!root) /* sorted and canonical: always under one */
-      return -1;
-    r |= bind_ancestors(a, out, root->path, path);
+    const char *root = root_above(m, n, path);
+    if (root)
+      add_shield(a, m, path, root);
   }
-  for (i = 0; i < roots->protected_.n; i++)
-    r |= bind(a, out, "--ro-bind", roots->protected_.v[i]);
-  return r;
+}
+
+static const char *option(const struct mount *m, bool in_dev) {
+  if (m->how == BIND_RO)
+    return "--ro-bind";
+  /* A bind does without devices, unless it is told. */
+  return in_dev && !dsh_path_within(m->path, "/dev/shm") ? "--dev-bind"
+                                                         : "--bind";
+}
+
+static void emit(struct dsh_arena *a, const struct mounts *m, bool in_dev,
+                 struct dsh_strv *out) {
+  size_t i;
+  for (i = 0; i < m->n; i++)
+    if (dsh_path_within(m->at[i].path, "/dev") == in_dev) {
+      dsh_strv_add(a, out, option(&m->at[i], in_dev));
+      dsh_strv_add(a, out, m->at[i].path);
+      dsh_strv_add(a, out, m->at[i].path);
+    }
+}
+
+static void emit_checks(struct dsh_arena *a, const struct mounts *m,
+                        struct dsh_strv *out) {
+  size_t i;
+  dsh_strv_add(a, out, "--expect-ro");
+  dsh_strv_add(a, out, "/");
+  for (i = 0; i < m->n; i++) {
+    dsh_strv_add(a, out,
+                 m->at[i].how == BIND_RW ? "--expect-rw" : "--expect-ro");
+    dsh_strv_add(a, out, m->at[i].path);
+  }
+}
+
+/* Sorted, each path once. */
+static void settle(struct mounts *m) {
+  size_t i, n = 0;
+  if (m->n > 1)
+    qsort(m->at, m->n, sizeof *m->at, compare);
+  for (i = 0; i < m->n; i++) {
+    if (n && strcmp(m->at[n - 1].path, m->at[i].path) == 0)
+      n--;
+    m->at[n++] = m->at[i];
+  }
+  m->n = n;
 }
 
 int dsh_bwrap_profile(struct dsh_arena *a, const struct dsh_launch *in,
-                      struct dsh_strv *out, struct dsh_error *err) {
-  static const char *const spaces[] = {"--unshare-user-try", "--unshare-ipc",
-                                       "--unshare-pid", "--unshare-uts",
-                                       "--die-with-parent", NULL};
-  static const char *const fresh[] = {"--dev", "/dev", "--proc", "/proc", NULL};
+                      struct dsh_strv *out, struct dsh_strv *checks,
+                      struct dsh_error *err) {
+  static const char *const first[] = {
+      "--unshare-user-try", "--unshare-ipc", "--unshare-pid",
+      "--unshare-uts", "--die-with-parent", "--cap-drop", "ALL",
+      "--ro-bind", "/", "/", NULL};
+  static const char *const fresh[] = {"--dev", "/dev", "--proc", "/proc",
+                                      NULL};
   static const char *const last[] = {"--remount-ro", "/dev", "--remount-ro",
-                                     "/proc",        "--cap-drop", "ALL",
-                                     NULL};
-  const struct dsh_roots *roots = in->roots;
-  size_t i, whole;
-  int r;
-  if (roots->unprotectable.n)
+                                     "/proc", NULL};
+  struct mounts m = {0};
+  if (in->roots->unprotectable.n)
     return dsh_fail(err, DSH_E_POLICY_UNSUPPORTED, 0, "bwrap",
                     "protected path %s; bwrap cannot protect it without "
                     "leaving something on the host",
-                    roots->unprotectable.v[0]);
-  r = add(a, out, spaces);
-  /* With "/" itself a root, binding it again would cover /dev and /proc. */
-  whole = roots->n && strcmp(roots->root[0].path, "/") == 0;
-  r |= bind(a, out, whole ? "--bind" : "--ro-bind", "/");
-  r |= add(a, out, fresh);
-  for (i = whole; i < roots->n; i++)
-    r |= bind(a, out, "--bind", roots->root[i].path);
-  r |= bind_protected(a, out, roots);
-  r |= add(a, out, last);
-  return r ? dsh_fail(err, DSH_E_NO_MEMORY, 0, "bwrap", "out of memory") : 0;
+                    in->roots->unprotectable.v[0]);
+  add_roots(a, in->roots, &m);
+  add_protected(a, in->roots, &m);
+  settle(&m);
+  if (m.n > DSH_MOUNTS_MAX)
+    return dsh_fail(err, DSH_E_POLICY_TOO_LARGE, 0, "bwrap",
+                    "%zu mounts, at most %d", m.n, DSH_MOUNTS_MAX);
+  dsh_words(a, out, first);
+  emit(a, &m, false, out);
+  dsh_words(a, out, fresh);
+  emit(a, &m, true, out);
+  dsh_words(a, out, last);
+  if (checks)
+    emit_checks(a, &m, checks);
+  return a->failed
+             ? dsh_fail(err, DSH_E_NO_MEMORY, 0, "bwrap", "out of memory")
+             : 0;
 }

@@ -9,7 +9,7 @@ static int plan(struct dsh_arena *a, const struct dsh_launch *in,
   int r = 0;
   for (i = 0; i < in->runner_command->n; i++)
     r |= dsh_strv_add(a, out, in->runner_command->v[i]);
-  if (dsh_bwrap_profile(a, in, out, err) != 0)
+  if (dsh_bwrap_profile(a, in, out, NULL, err) != 0)
     return -1;
   r |= dsh_strv_add(a, out, "--");
   return r ? dsh_fail(err, DSH_E_NO_MEMORY, 0, "custom", "out of memory") : 0;

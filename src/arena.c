@@ -29,6 +29,19 @@ void dsh_arena_free(struct dsh_arena *a) {
   dsh_arena_init(a);
 }
 
+void dsh_arena_reset(struct dsh_arena *a) {
+  struct dsh_arena_block *keep = a->head;
+  if (!keep || keep->size != BLOCK_BYTES) {
+    dsh_arena_free(a);
+    return;
+  }
+  a->head = keep->next;
+  dsh_arena_free(a);
+  keep->next = NULL;
+  keep->used = 0;
+  a->head = keep;
+}
+
 static struct dsh_arena_block *grow(struct dsh_arena *a, size_t size) {
   size_t want = size > BLOCK_BYTES ? size : (size_t)BLOCK_BYTES;
   struct dsh_arena_block *b = malloc(sizeof *b + want);

@@ -23,3 +23,11 @@ unsigned dsh_platform_here(void) {
   return DSH_WINDOWS;
 #endif
 }
+
+int dsh_words(struct dsh_arena *a, struct dsh_strv *out,
+              const char *const *words) {
+  for (; *words; words++)
+    if (dsh_strv_add(a, out, *words) < 0)
+      return -1;
+  return 0;
+}

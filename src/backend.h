@@ -41,9 +41,14 @@ struct dsh_backend {
               struct dsh_strv *out, struct dsh_error *err);
 };
 
-/* Shared by planners: bwrap's profile arguments, and landlock-run's grants. */
+/* Shared by planners: bwrap's profile arguments, with `checks` (or NULL) the
+ * launcher's --expect options for each mount; and landlock-run's grants. */
 int dsh_bwrap_profile(struct dsh_arena *a, const struct dsh_launch *in,
-                      struct dsh_strv *out, struct dsh_error *err);
+                      struct dsh_strv *out, struct dsh_strv *checks,
+                      struct dsh_error *err);
+/* Adds a NULL terminated list. */
+int dsh_words(struct dsh_arena *a, struct dsh_strv *out,
+              const char *const *words);
 int dsh_launcher_grants(struct dsh_arena *a, const struct dsh_launch *in,
                         struct dsh_strv *out);
 

@@ -315,34 +315,6 @@ static void describe(const struct dsh_provider *p, const struct link *l,
     dsh_strv_add(a, &out->denial_signatures, *s);
 }
 
-/* uid 0 is confined without capabilities, so its files are like any user's:
- * where permissions deny them, the policy could not mean what it says. */
-static int check_root_user(const struct dsh_provider *p,
-                           const struct dsh_roots *roots,
-                           struct dsh_error *err) {
-  struct stat st;
-  size_t i;
-  for (i = 0; p->host.uid0 && i < roots->n; i++) {
-    const struct dsh_root *r = &roots->root[i];
-    mode_t bit = 02;
-    if (r->origin != DSH_ROOT_WORKSPACE && r->origin != DSH_ROOT_EXTRA)
-      continue;
-    if (stat(r->path, &st) != 0)
-      continue;
-    if (st.st_uid == 0)
-      bit = 0200;
-    else if (st.st_gid == 0)
-      bit = 020;
-    if (!(st.st_mode & bit))
-      return dsh_fail_path(err, DSH_E_POLICY_UNSUPPORTED, 0, "policy", r->path,
-                           "\"%s\" is not writable for uid 0 without "
-                           "capabilities; run as its owner or change its "
-                           "permissions",
-                           r->path);
-  }
-  return 0;
-}
-
 static int unavailable(const struct dsh_policy *policy,
                        struct dsh_error *err) {
   return dsh_fail(
@@ -408,7 +380,6 @@ int dsh_confine(struct dsh_provider *p, struct dsh_arena *a,
   if (policy->mode != DSH_DANGER_FULL_ACCESS) {
     if (dsh_roots_resolve(a, policy, getenv("TMPDIR"), getenv("HOME"), &roots,
                           err) != 0 ||
-        check_root_user(p, &roots, err) != 0 ||
         choose(p, a, policy, &roots, out, &chosen, err) != 0)
       return -1;
     describe(p, chosen, policy, a, out);

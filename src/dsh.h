@@ -27,6 +27,7 @@
 #define DSH_ARGS_MAX (64 * 1024)   /* bytes that a plan may add to an argv */
 #define DSH_ROOTS_MAX 64           /* writable roots of one policy */
 #define DSH_PROTECTED_MAX 256      /* protected paths of one policy */
+#define DSH_MOUNTS_MAX 500      /* mounts of one policy */
 #define DSH_TAIL_BYTES 64000       /* output kept per stream */
 #define DSH_SPILL_BYTES (64 << 20) /* cap of one spill file */
 #define DSH_TIMEOUT_MS 120000      /* captured run, when none is given */
@@ -95,6 +96,8 @@ struct dsh_arena {
 
 void dsh_arena_init(struct dsh_arena *a);
 void dsh_arena_free(struct dsh_arena *a); /* idempotent */
+/* As free, but keeps one block at hand for what comes next. */
+void dsh_arena_reset(struct dsh_arena *a);
 void *dsh_alloc(struct dsh_arena *a, size_t size); /* zeroed, 16-aligned */
 char *dsh_strdup(struct dsh_arena *a, const char *s);
 char *dsh_strndup(struct dsh_arena *a, const char *s, size_t n);
@@ -136,7 +139,8 @@ const char *dsh_mode_name(enum dsh_mode mode);
 int dsh_mode_parse(const char *text, enum dsh_mode *out); /* 0 or -1 */
 /* -1/0/1 as a is narrower than, as wide as, wider than b. */
 int dsh_mode_compare(enum dsh_mode a, enum dsh_mode b);
-/* Checks form only: absolute root, known mode, limits. DSH_E_MISUSE. */
+/* Checks form only: absolute paths, known mode (DSH_E_MISUSE, naming the
+ * field), limits (DSH_E_POLICY_TOO_LARGE). */
 int dsh_policy_check(const struct dsh_policy *p, struct dsh_error *err);
 
 enum dsh_root_origin {
@@ -149,6 +153,7 @@ struct dsh_root {
   enum dsh_root_origin origin;
   uint64_t dev, ino;
   bool directory;   /* an extra grant may be a file */
+  bool read_only;   /* on a read-only mount: a grant cannot change that */
 };
 
 /* The one list of writable places (decision 3), sorted by path, without
@@ -157,12 +162,13 @@ struct dsh_roots {
   struct dsh_root *root;
   size_t n;
   const char *workspace;       /* canonical; NULL if it does not exist */
-  struct dsh_strv protected_;  /* canonical, existing, under a root; sorted */
+  struct dsh_strv protected_;  /* canonical as far as they exist, under a
+                                * root, none inside another; sorted */
   /* Protected names under a root that no backend can carve out: they do not
    * exist, or a link that the command could replace leads to them. As
    * "PATH: reason"; a backend refuses the policy by the first of them. */
   struct dsh_strv unprotectable;
-  struct dsh_strv refused;     /* "PATH: reason" of temp roots left out */
+  struct dsh_strv refused;     /* "PATH: reason" of roots left out */
 };
 
 /* Resolves `path` as chdir would (links first, then ".."), into a canonical
@@ -170,7 +176,11 @@ struct dsh_roots {
 char *dsh_canonical(struct dsh_arena *a, const char *path,
                     struct dsh_error *err);
 /* `tmpdir` is the caller's $TMPDIR or NULL, `home` its $HOME or NULL.
- * Control paths (dsh_control_add) are added to the protected ones. */
+ * Control paths (dsh_control_add) are added to the protected ones, but where
+ * permissions alone keep this user from them. Fails
+ * DSH_E_POLICY_UNSUPPORTED, naming the path, for a root that is "/" or a
+ * kernel file system, that permissions deny to uid 0 without capabilities, or
+ * that a link in a writable place leads out of it. */
 int dsh_roots_resolve(struct dsh_arena *a, const struct dsh_policy *p,
                       const char *tmpdir, const char *home,
                       struct dsh_roots *out, struct dsh_error *err);
@@ -181,7 +191,8 @@ bool dsh_roots_writable(const struct dsh_roots *roots, const char *path,
 /* True if canonical `path` is `dir` or lies beneath it. Pure. */
 bool dsh_path_within(const char *path, const char *dir);
 /* Registers a path that no confined command may ever write (decision 13):
- * state directory, launcher, modules, profiles. Process-wide, at start. */
+ * state directory, launcher, modules, profiles. Process-wide, at start. What
+ * does not exist is registered too: nobody inside may make it. */
 int dsh_control_add(const char *path, struct dsh_error *err);
 
 /* --- backend ------------------------------------------------------------- */

@@ -11,8 +11,8 @@
  *     denied, evidence?}; facts: {started, exit_code?, signal?, stderr,
  *     runner_failed?, denials = count?, denials_known?}
  *   confine.roots(policy) -> {workspace?, roots = {{path, origin}}, protected,
- *     refused, unprotectable}
- *   confine.writable(policy, path) -> boolean, deciding path?
+ *     refused, unprotectable} | nil, err
+ *   confine.writable(policy, path) -> boolean, deciding path? | nil, err
  *   confine.control_add(path) -> true | nil, err */
 #include <errno.h>
 #include <stdlib.h>
@@ -431,24 +431,26 @@ static int ldsh_classify(lua_State *L) {
 
 /* --- roots --------------------------------------------------------------- */
 
-static struct dsh_arena *resolve(lua_State *L, struct dsh_roots *roots) {
+static int resolve(lua_State *L, struct dsh_roots *roots,
+                   struct dsh_error *err) {
   struct dsh_arena *a = ldsh_push_arena(L);
   struct dsh_policy policy;
-  struct dsh_error err;
   ldsh_check_policy(L, 1, a, &policy);
-  if (dsh_roots_resolve(a, &policy, getenv("TMPDIR"), getenv("HOME"), roots,
-                        &err) != 0)
-    luaL_error(L, "%s", err.message);
-  return a;
+  if (dsh_policy_check(&policy, err) != 0)
+    return -1;
+  return dsh_roots_resolve(a, &policy, getenv("TMPDIR"), getenv("HOME"),
+                           roots, err);
 }
 
 static int ldsh_roots(lua_State *L) {
   static const char *const origin[] = {"workspace", "tmp",          "tmpdir",
                                        "extra",     "private-temp", "shm"};
   struct dsh_roots roots;
+  struct dsh_error err = {0};
   size_t i;
   lua_settop(L, 1);
-  resolve(L, &roots);
+  if (resolve(L, &roots, &err) != 0)
+    return ldsh_fail(L, &err);
   lua_createtable(L, 0, 5);
   lua_pushstring(L, roots.workspace);
   lua_setfield(L, -2, "workspace");
@@ -473,9 +475,11 @@ static int ldsh_roots(lua_State *L) {
 
 static int ldsh_writable(lua_State *L) {
   struct dsh_roots roots;
+  struct dsh_error err = {0};
   const char *path = luaL_checkstring(L, 2), *why;
   lua_settop(L, 2);
-  resolve(L, &roots);
+  if (resolve(L, &roots, &err) != 0)
+    return ldsh_fail(L, &err);
   lua_pushboolean(L, dsh_roots_writable(&roots, path, &why));
   lua_pushstring(L, why);
   return 2;

@@ -1,11 +1,46 @@
-/* path.h: what path.c has beyond dsh.h, for the stages. */
+/* path.h: the parts of paths and policy that only later stages of the core
+ * share: resolving, control paths, the order of paths. */
 #ifndef DSH_PATH_H
 #define DSH_PATH_H
 
 #include "dsh.h"
 
-/* "." and ".." and doubled slashes taken out by text alone, links unseen.
- * `path` is absolute. */
-const char *dsh_path_lexical(struct dsh_arena *a, const char *path);
+/* Resolves an absolute path, links first, then "..". With `lenient`, what
+ * does not exist is appended as it is written, and *exists says so. Each
+ * link passed is added to *links (when not NULL) by its own canonical path.
+ * NULL with DSH_E_IO. */
+char *dsh_path_resolve(struct dsh_arena *a, const char *path, bool lenient,
+                       bool *exists, struct dsh_strv *links,
+                       struct dsh_error *err);
+/* Orders paths so that what lies in a directory comes right after it. */
+int dsh_path_compare(const char *a, const char *b);
+
+/* A path as it was found, kept between calls and confirmed by one stat (two
+ * where the text is not canonical): the same object is still there. */
+struct dsh_found {
+  char raw[256], canonical[256];
+  char links[512];    /* links passed, each ended by NUL; then an empty one */
+  uint64_t dev, ino;
+  unsigned mode;      /* st_mode at the last look */
+  uint32_t uid, gid;
+  bool read_only;     /* on a read-only mount; seen when first resolved */
+  bool unreachable;   /* some ancestor refuses uid 0 without capabilities */
+};
+
+/* 0; an errno when there is nothing (ENOENT, EACCES, …). *out is valid until
+ * the next call in this thread. */
+int dsh_found(const char *path, const struct dsh_found **out);
+/* Would file permissions let this process change `f`'s object if it had no
+ * capability? */
+bool dsh_found_permitted(const struct dsh_found *f);
+
+/* --- control.c ----------------------------------------------------------- */
+
+size_t dsh_control_count(void);
+const char *dsh_control_at(size_t i); /* canonical, as far as it exists */
+/* Do permissions alone keep this user, stripped of capabilities, from
+ * changing anything at or below `path`, and from moving it away from under
+ * `root`? Slow; looks at every file, at most a few thousand. */
+bool dsh_control_denied(const char *path, const char *root);
 
 #endif

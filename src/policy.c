@@ -1,289 +1,406 @@
-/* policy.c: the form of a policy, and the one list of writable places. */
+/* policy.c: what one call may write. Form first, then the one list of
+ * writable roots that every backend and the fence derive from. */
 #include <errno.h>
-#include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dsh.h"
 #include "path.h"
 
-enum { CONTROL_MAX = 64 };
+/* --- form ---------------------------------------------------------------- */
 
-int dsh_policy_check(const struct dsh_policy *p, struct dsh_error *err) {
-  size_t i;
-  if ((unsigned)p->mode > DSH_DANGER_FULL_ACCESS)
-    return dsh_fail(err, DSH_E_MISUSE, 0, "policy", "policy.mode: unknown");
-  if (!p->workspace_root || p->workspace_root[0] != '/')
+static int absolute(const char *field, const char *path,
+                    struct dsh_error *err) {
+  if (!path || path[0] != '/')
     return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                    "policy.workspace_root: expected an absolute path, got "
-                    "\"%s\"",
-                    p->workspace_root ? p->workspace_root : "");
+                    "policy.%s: expected an absolute path, got \"%s\"", field,
+                    path ? path : "");
+  return 0;
+}
+
+static int check_lists(const struct dsh_policy *p, struct dsh_error *err) {
+  size_t i;
   if (p->extra_roots.n > DSH_ROOTS_MAX)
     return dsh_fail(err, DSH_E_POLICY_TOO_LARGE, 0, "policy",
-                    "policy.extra_roots: %zu paths, at most %d",
+                    "policy.extra_roots: %zu roots, at most %d",
                     p->extra_roots.n, DSH_ROOTS_MAX);
   if (p->protected_.n > DSH_PROTECTED_MAX)
     return dsh_fail(err, DSH_E_POLICY_TOO_LARGE, 0, "policy",
-                    "policy.protected: %zu paths, at most %d", p->protected_.n,
-                    DSH_PROTECTED_MAX);
+                    "policy.protected: %zu paths, at most %d",
+                    p->protected_.n, DSH_PROTECTED_MAX);
   for (i = 0; i < p->extra_roots.n; i++)
-    if (p->extra_roots.v[i][0] != '/')
-      return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                      "policy.extra_roots[%zu]: expected an absolute path, "
-                      "got \"%s\"",
-                      i + 1, p->extra_roots.v[i]);
+    if (absolute("extra_roots", p->extra_roots.v[i], err) < 0)
+      return -1;
   for (i = 0; i < p->protected_.n; i++)
     if (!p->protected_.v[i][0])
       return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                      "policy.protected[%zu]: empty", i + 1);
-  if (p->temp == DSH_TEMP_PRIVATE && (!p->temp_dir || p->temp_dir[0] != '/'))
-    return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                    "policy.temp_dir: expected an absolute path with "
-                    "temp = \"private\"");
+                      "policy.protected: an empty path");
   return 0;
 }
 
-/* --- control paths ------------------------------------------------------- */
-
-static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
-static char *control[CONTROL_MAX]; /* owned, for the process's life */
-static size_t n_control;
-
-static int control_put(const char *path, struct dsh_error *err) {
-  size_t i;
-  for (i = 0; i < n_control; i++)
-    if (strcmp(control[i], path) == 0)
-      return 0;
-  if (n_control == CONTROL_MAX)
-    return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                    "more than %d control paths", CONTROL_MAX);
-  control[n_control] = strdup(path);
-  if (!control[n_control])
-    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "policy", "control path");
-  n_control++;
-  return 0;
+int dsh_policy_check(const struct dsh_policy *p, struct dsh_error *err) {
+  if ((unsigned)p->mode > DSH_DANGER_FULL_ACCESS)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "policy", "policy.mode: unknown");
+  if (absolute("workspace_root", p->workspace_root, err) < 0)
+    return -1;
+  if (p->temp == DSH_TEMP_PRIVATE && absolute("temp_dir", p->temp_dir, err) < 0)
+    return -1;
+  return check_lists(p, err);
 }
 
-int dsh_control_add(const char *path, struct dsh_error *err) {
-  char room[PATH_MAX];
-  int r;
-  if (path[0] != '/')
-    return dsh_fail(err, DSH_E_MISUSE, 0, "policy",
-                    "control path \"%s\": expected an absolute one", path);
-  /* Made canonical now: what a link of that name means later is no matter. */
-  if (!realpath(path, room)) {
-    if (errno == ENOENT)
-      return 0; /* nothing there to protect yet; its maker adds it again */
-    return dsh_fail_path(err, DSH_E_IO, errno, "policy", path, "control path");
-  }
-  pthread_mutex_lock(&control_lock);
-  r = control_put(room, err);
-  pthread_mutex_unlock(&control_lock);
-  return r;
-}
+/* --- collecting roots ---------------------------------------------------- */
 
-/* --- roots --------------------------------------------------------------- */
+/* A root, and the links that its text went through. */
+struct candidate {
+  struct dsh_root root;
+  const char *field;   /* of the policy, for messages */
+  const char *links;   /* as in dsh_found; in the arena */
+};
 
-static int compare_roots(const void *a, const void *b) {
-  return strcmp(((const struct dsh_root *)a)->path,
-                ((const struct dsh_root *)b)->path);
-}
+struct gather {
+  struct dsh_arena *a;
+  const struct dsh_policy *policy;
+  struct dsh_roots *out;
+  struct candidate list[DSH_ROOTS_MAX + 4];
+  size_t n;
+};
 
-static int compare_strings(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* A root that does not exist grants nothing. */
-static int add_root(struct dsh_arena *a, const char *path,
-                    enum dsh_root_origin origin, struct dsh_roots *out) {
-  struct dsh_root *r = &out->root[out->n];
-  struct stat st;
-  const char *canonical = dsh_canonical(a, path, NULL);
-  if (!canonical || stat(canonical, &st) != 0)
-    return a->failed ? -1 : 0;
-  r->path = canonical;
-  r->origin = origin;
-  r->dev = (uint64_t)st.st_dev;
-  r->ino = (uint64_t)st.st_ino;
-  r->directory = S_ISDIR(st.st_mode);
-  out->n++;
-  return 0;
-}
-
-static int refuse_temp(struct dsh_arena *a, struct dsh_roots *out,
+static int unsupported(struct dsh_error *err, const char *field,
                        const char *path, const char *why) {
-  return dsh_strv_add(a, &out->refused, dsh_format(a, "%s: %s", path, why));
+  return dsh_fail_path(err, DSH_E_POLICY_UNSUPPORTED, 0, "policy", path,
+                       "%s: %s: %s", field, path, why);
 }
 
-/* $TMPDIR is the caller's word: never the whole tree or somebody's home. */
-static int add_tmpdir(struct dsh_arena *a, const char *tmpdir,
-                      const char *home, struct dsh_roots *out) {
-  const char *real, *real_home;
-  if (!tmpdir || !*tmpdir)
-    return 0;
-  if (tmpdir[0] != '/')
-    return refuse_temp(a, out, tmpdir, "not an absolute path");
-  real = dsh_canonical(a, tmpdir, NULL);
-  if (!real)
-    return 0;
-  if (strcmp(real, "/") == 0)
-    return refuse_temp(a, out, tmpdir, "is the root directory");
-  real_home = home && *home == '/' ? dsh_canonical(a, home, NULL) : NULL;
-  if (real_home && dsh_path_within(real_home, real))
-    return refuse_temp(a, out, tmpdir, "is the home directory or above it");
-  if (out->workspace && strcmp(out->workspace, real) != 0 &&
-      dsh_path_within(out->workspace, real))
-    return refuse_temp(a, out, tmpdir, "lies above the workspace root");
-  return add_root(a, tmpdir, DSH_ROOT_TMPDIR, out);
+static bool no_such(int errnum) {
+  return errnum == ENOENT || errnum == ENOTDIR;
 }
 
-static int collect(struct dsh_arena *a, const struct dsh_policy *p,
-                   const char *tmpdir, const char *home,
-                   struct dsh_roots *out) {
-  size_t i;
-  int r = 0;
-  if (p->mode == DSH_WORKSPACE_WRITE) {
-    if (out->workspace)
-      r |= add_root(a, p->workspace_root, DSH_ROOT_WORKSPACE, out);
-    if (p->temp == DSH_TEMP_PRIVATE) {
-      r |= add_root(a, p->temp_dir, DSH_ROOT_PRIVATE_TEMP, out);
-    } else {
-      r |= add_root(a, "/tmp", DSH_ROOT_TMP, out);
-      r |= add_tmpdir(a, tmpdir, home, out);
-    }
-#if defined __linux__
-    r |= add_root(a, "/dev/shm", DSH_ROOT_SHM, out);
-#endif
-  }
-  for (i = 0; i < p->extra_roots.n; i++)
-    r |= add_root(a, p->extra_roots.v[i], DSH_ROOT_EXTRA, out);
-  return r;
+static const char *keep_links(struct dsh_arena *a, const char *links) {
+  const char *end = links;
+  while (*end)
+    end += strlen(end) + 1;
+  return *links ? dsh_strndup(a, links, (size_t)(end - links)) : "";
 }
 
-/* Sorted, a root comes right before what lies inside it. */
-static void drop_nested(struct dsh_roots *out) {
-  size_t i, kept = 0;
-  qsort(out->root, out->n, sizeof *out->root, compare_roots);
-  for (i = 0; i < out->n; i++)
-    if (kept == 0 ||
-        !dsh_path_within(out->root[i].path, out->root[kept - 1].path))
-      out->root[kept++] = out->root[i];
-  out->n = kept;
+static void put(struct gather *g, const struct dsh_found *f,
+                enum dsh_root_origin origin, const char *field) {
+  struct candidate *c = &g->list[g->n++];
+  c->root.path = dsh_strdup(g->a, f->canonical);
+  c->root.origin = origin;
+  c->root.dev = f->dev;
+  c->root.ino = f->ino;
+  c->root.directory = S_ISDIR((mode_t)f->mode);
+  c->root.read_only = f->read_only;
+  c->field = field;
+  c->links = keep_links(g->a, f->links);
 }
 
-static const struct dsh_root *root_of(const struct dsh_roots *roots,
-                                      const char *path) {
-  size_t i;
-  for (i = 0; i < roots->n; i++)
-    if (dsh_path_within(path, roots->root[i].path))
-      return &roots->root[i];
+static const char *kernel_tree(const char *path) {
+  if (strcmp(path, "/") == 0)
+    return "as a root it would grant every file and device";
+  if (dsh_path_within(path, "/proc") || dsh_path_within(path, "/sys") ||
+      strcmp(path, "/dev") == 0)
+    return "a kernel file system cannot be granted";
   return NULL;
 }
 
-/* --- protected ----------------------------------------------------------- */
-
-static const char *parent_of(struct dsh_arena *a, const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash == path ? "/" : dsh_strndup(a, path, (size_t)(slash - path));
+/* A root that the policy names: what it cannot be is an error by name. */
+static int named(struct gather *g, const char *path,
+                 enum dsh_root_origin origin, const char *field,
+                 struct dsh_error *err) {
+  const struct dsh_found *f;
+  const char *why;
+  int e = dsh_found(path, &f);
+  if (no_such(e))
+    return 0; /* grants nothing */
+  if (e)
+    return dsh_fail_path(err, DSH_E_POLICY_UNSUPPORTED, e, "policy", path,
+                         "%s: %s", field, path);
+  why = kernel_tree(f->canonical);
+  if (why)
+    return unsupported(err, field, path, why);
+  if (geteuid() == 0 && !dsh_found_permitted(f))
+    return unsupported(err, field, path,
+                       "its permissions deny writing to uid 0, which has no "
+                       "capabilities when confined");
+  put(g, f, origin, field);
+  return 0;
 }
 
-static int cannot(struct dsh_arena *a, struct dsh_roots *out, const char *path,
-                  const char *why) {
-  return dsh_strv_add(a, &out->unprotectable,
-                      dsh_format(a, "%s: %s", path, why));
+static void refuse(struct gather *g, const char *path, const char *why) {
+  dsh_strv_add(g->a, &g->out->refused,
+               dsh_format(g->a, "%s: %s", path, why));
 }
 
-/* Only what exists, reached without a link that the command could replace,
- * can be carved out of a writable root. */
-static int add_protected(struct dsh_arena *a, struct dsh_roots *out,
-                         const char *path) {
-  const char *whole, *parent, *real;
-  struct stat st;
-  size_t n;
-  whole = dsh_path_lexical(a, path);
-  if (!whole || strcmp(whole, "/") == 0)
-    return whole ? cannot(a, out, "/", "is everything") : -1;
-  parent = parent_of(a, whole);
-  real = parent ? dsh_canonical(a, parent, NULL) : NULL;
-  if (!real)
-    return root_of(out, whole) ? cannot(a, out, whole, "does not exist") : 0;
-  n = strlen(parent);
-  if (!root_of(out, whole) && !root_of(out, real))
-    return 0; /* no writable root reaches it */
-  if (strcmp(real, parent) != 0 && root_of(out, whole))
-    return cannot(a, out, whole, "is reached through a symbolic link");
-  real = dsh_format(a, "%s%s", strcmp(real, "/") ? real : "",
-                    whole + (n == 1 ? 0 : n));
-  if (!real)
-    return -1;
-  if (lstat(real, &st) != 0)
-    return cannot(a, out, whole, "does not exist");
-  if (S_ISLNK(st.st_mode))
-    return cannot(a, out, whole, "is a symbolic link");
-  return dsh_strv_add(a, &out->protected_, real);
+/* Why $TMPDIR is no root, or NULL. `f` is what it is. */
+static const char *tmpdir_fault(const struct gather *g,
+                                const struct dsh_found *f, const char *home) {
+  const struct dsh_found *h;
+  char path[sizeof f->canonical];
+  strcpy(path, f->canonical);
+  if (kernel_tree(path))
+    return kernel_tree(path);
+  if (f->read_only)
+    return "on a read-only file system";
+  if (g->out->workspace && strcmp(path, g->out->workspace) != 0 &&
+      dsh_path_within(g->out->workspace, path))
+    return "it contains the workspace root";
+  if (home && home[0] == '/' && dsh_found(home, &h) == 0 &&
+      dsh_path_within(h->canonical, path))
+    return "it is the home directory or contains it";
+  return NULL;
 }
 
-/* File permissions already keep this user from writing it. */
-static bool out_of_reach(const char *path) {
-  struct stat st;
-  return geteuid() != 0 && lstat(path, &st) == 0 && st.st_uid != geteuid() &&
-         access(path, W_OK) != 0;
+/* Shared memory: semaphores and the like need it in every workspace. */
+static void shm_root(struct gather *g) {
+#if defined __linux__
+  const struct dsh_found *f;
+  if (dsh_found("/dev/shm", &f) == 0 && S_ISDIR((mode_t)f->mode) &&
+      !f->read_only)
+    put(g, f, DSH_ROOT_SHM, "/dev/shm");
+#else
+  (void)g;
+#endif
 }
 
-static int collect_protected(struct dsh_arena *a, const struct dsh_policy *p,
-                             struct dsh_roots *out) {
-  size_t i;
-  int r = 0;
-  for (i = 0; i < p->protected_.n; i++) {
-    const char *path = p->protected_.v[i];
-    const char *base = out->workspace ? out->workspace : p->workspace_root;
-    if (path[0] != '/')
-      path = dsh_format(a, "%s/%s", base, path);
-    r |= path ? add_protected(a, out, path) : -1;
+static void temp_roots(struct gather *g, const char *tmpdir,
+                       const char *home) {
+  const struct dsh_found *f;
+  const char *why, *tmp = NULL;
+  if (dsh_found("/tmp", &f) == 0) {
+    if (!f->read_only) {
+      put(g, f, DSH_ROOT_TMP, "/tmp");
+      tmp = g->list[g->n - 1].root.path;
+    } else {
+      refuse(g, "/tmp", "on a read-only file system");
+    }
   }
-  pthread_mutex_lock(&control_lock);
-  for (i = 0; i < n_control; i++)
-    if (root_of(out, control[i]) && !out_of_reach(control[i]))
-      r |= add_protected(a, out, control[i]);
-  pthread_mutex_unlock(&control_lock);
-  if (out->protected_.n)
-    qsort(out->protected_.v, out->protected_.n, sizeof *out->protected_.v,
-          compare_strings);
-  return r;
+  if (!tmpdir || !tmpdir[0] || strcmp(tmpdir, "/tmp") == 0)
+    return;
+  if (tmpdir[0] != '/') {
+    refuse(g, tmpdir, "not an absolute path");
+    return;
+  }
+  if (dsh_found(tmpdir, &f) != 0 ||
+      (tmp && dsh_path_within(f->canonical, tmp)))
+    return;
+  why = tmpdir_fault(g, f, home);
+  if (why)
+    refuse(g, tmpdir, why);
+  else if (dsh_found(tmpdir, &f) == 0) /* home took another look */
+    put(g, f, DSH_ROOT_TMPDIR, "TMPDIR");
+}
+
+static void find_workspace(struct gather *g) {
+  const struct dsh_found *f;
+  if (dsh_found(g->policy->workspace_root, &f) == 0)
+    g->out->workspace = dsh_strdup(g->a, f->canonical);
+}
+
+static int gather(struct gather *g, const char *tmpdir, const char *home,
+                  struct dsh_error *err) {
+  const struct dsh_policy *p = g->policy;
+  size_t i;
+  if (p->mode == DSH_WORKSPACE_WRITE) {
+    if (named(g, p->workspace_root, DSH_ROOT_WORKSPACE, "workspace_root",
+              err) < 0)
+      return -1;
+    if (g->n)
+      g->out->workspace = g->list[0].root.path;
+    if (p->temp == DSH_TEMP_HOST)
+      temp_roots(g, tmpdir, home);
+    else if (named(g, p->temp_dir, DSH_ROOT_PRIVATE_TEMP, "temp_dir", err) < 0)
+      return -1;
+    shm_root(g);
+  }
+  for (i = 0; i < p->extra_roots.n; i++)
+    if (named(g, p->extra_roots.v[i], DSH_ROOT_EXTRA, "extra_roots", err) < 0)
+      return -1;
+  return 0;
+}
+
+/* A link in a place that confined commands may write can have been planted by
+ * one: it must not lead a root out of that place. */
+static int check_links(const struct gather *g, struct dsh_error *err) {
+  size_t i, k;
+  const char *link;
+  for (i = 0; i < g->n; i++)
+    for (link = g->list[i].links; *link; link += strlen(link) + 1)
+      for (k = 0; k < g->n; k++)
+        if (dsh_path_within(link, g->list[k].root.path) &&
+            !dsh_path_within(g->list[i].root.path, g->list[k].root.path))
+          return unsupported(err, g->list[i].field, link,
+                             "a symbolic link in a writable place leads a "
+                             "root out of it");
+  return 0;
+}
+
+static int compare_candidates(const void *a, const void *b) {
+  const struct candidate *x = a, *y = b;
+  return dsh_path_compare(x->root.path, y->root.path);
+}
+
+/* Sorted, and without those that lie inside a writable other one. */
+static int settle(struct gather *g, struct dsh_error *err) {
+  struct dsh_roots *out = g->out;
+  size_t i, k;
+  out->root = dsh_alloc(g->a, (g->n ? g->n : 1) * sizeof *out->root);
+  if (g->a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, 0, "policy", "out of memory");
+  if (g->n > 1)
+    qsort(g->list, g->n, sizeof *g->list, compare_candidates);
+  for (i = 0; i < g->n; i++) {
+    const struct dsh_root *r = &g->list[i].root;
+    for (k = 0; k < out->n; k++)
+      if (dsh_path_within(r->path, out->root[k].path) &&
+          (!out->root[k].read_only || r->read_only))
+        break;
+    if (k == out->n)
+      out->root[out->n++] = *r;
+  }
+  return 0;
+}
+
+/* --- protected paths ----------------------------------------------------- */
+
+static const struct dsh_root *root_of(const struct dsh_roots *r,
+                                      const char *path) {
+  size_t i;
+  for (i = 0; i < r->n; i++)
+    if (dsh_path_within(path, r->root[i].path))
+      return &r->root[i];
+  return NULL;
+}
+
+/* Roots that lie in a protected place are no roots. */
+static void drop_roots_in(struct gather *g, const char *path) {
+  struct dsh_roots *r = g->out;
+  size_t i, n = 0;
+  for (i = 0; i < r->n; i++)
+    if (dsh_path_within(r->root[i].path, path))
+      refuse(g, r->root[i].path, dsh_format(g->a, "lies in the protected %s",
+                                            path));
+    else
+      r->root[n++] = r->root[i];
+  r->n = n;
+}
+
+static void cannot(struct gather *g, const char *path, const char *why) {
+  dsh_strv_add(g->a, &g->out->unprotectable,
+               dsh_format(g->a, "%s: %s", path, why));
+}
+
+static void shield(struct gather *g, const char *path, bool exists) {
+  drop_roots_in(g, path);
+  if (!root_of(g->out, path))
+    return; /* no writable root reaches it */
+  if (!exists)
+    cannot(g, path, "does not exist");
+  dsh_strv_add(g->a, &g->out->protected_, path);
+}
+
+/* A link in a writable place could be replaced: protecting what it leads to
+ * now would not protect the name. */
+static int policy_shield(struct gather *g, const char *name,
+                         struct dsh_error *err) {
+  struct dsh_strv links = {0};
+  const char *path = name;
+  bool exists = false;
+  size_t i;
+  if (name[0] != '/')
+    path = dsh_format(g->a, "%s/%s",
+                      g->out->workspace ? g->out->workspace
+                                        : g->policy->workspace_root,
+                      name);
+  path = path ? dsh_path_resolve(g->a, path, true, &exists, &links, err) : NULL;
+  if (!path && g->a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, 0, "policy", "out of memory");
+  if (!path) {
+    if (err)
+      err->code = DSH_E_POLICY_UNSUPPORTED;
+    return dsh_wrap(err, "protected");
+  }
+  for (i = 0; i < links.n; i++)
+    if (root_of(g->out, links.v[i])) {
+      cannot(g, links.v[i], "is a symbolic link");
+      shield(g, links.v[i], true);
+    }
+  shield(g, path, exists);
+  return 0;
+}
+
+static void control_shields(struct gather *g) {
+  size_t i, n = dsh_control_count();
+  for (i = 0; i < n; i++) {
+    const char *path = dsh_control_at(i);
+    const struct dsh_root *r;
+    struct stat st;
+    drop_roots_in(g, path);
+    r = root_of(g->out, path);
+    if (r && !dsh_control_denied(path, r->path))
+      shield(g, path, lstat(path, &st) == 0);
+  }
+}
+
+static int compare_strings(const void *a, const void *b) {
+  return dsh_path_compare(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted; what lies in a protected place needs no word of its own. */
+static void settle_shields(struct dsh_strv *list) {
+  size_t i, n = 0;
+  if (!list->n)
+    return;
+  qsort(list->v, list->n, sizeof *list->v, compare_strings);
+  for (i = 0; i < list->n; i++)
+    if (!n || !dsh_path_within(list->v[i], list->v[n - 1]))
+      list->v[n++] = list->v[i];
+  list->v[list->n = n] = NULL;
 }
 
 int dsh_roots_resolve(struct dsh_arena *a, const struct dsh_policy *p,
                       const char *tmpdir, const char *home,
                       struct dsh_roots *out, struct dsh_error *err) {
+  struct gather g;
+  size_t i;
   memset(out, 0, sizeof *out);
-  out->root = dsh_alloc(a, (p->extra_roots.n + 5) * sizeof *out->root);
-  if (!out->root)
-    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "policy", "roots");
-  out->workspace = dsh_canonical(a, p->workspace_root, NULL);
+  g.a = a;
+  g.policy = p;
+  g.out = out;
+  g.n = 0;
+  if (p->mode != DSH_WORKSPACE_WRITE)
+    find_workspace(&g);
   if (p->mode == DSH_DANGER_FULL_ACCESS)
-    return 0; /* nothing is fenced, so nothing is listed */
-  if (collect(a, p, tmpdir, home, out) != 0)
-    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "policy", "roots");
-  drop_nested(out);
-  if (collect_protected(a, p, out) != 0)
-    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "policy", "protected paths");
+    return 0; /* no list could say "everything" */
+  if (gather(&g, tmpdir, home, err) < 0 || check_links(&g, err) < 0 ||
+      settle(&g, err) < 0)
+    return -1;
+  if (out->n) {
+    for (i = 0; i < p->protected_.n; i++)
+      if (policy_shield(&g, p->protected_.v[i], err) < 0)
+        return -1;
+    control_shields(&g);
+    if (!a->failed)
+      settle_shields(&out->protected_);
+  }
+  if (a->failed)
+    return dsh_fail(err, DSH_E_NO_MEMORY, 0, "policy", "out of memory");
   return 0;
 }
 
 bool dsh_roots_writable(const struct dsh_roots *roots, const char *path,
                         const char **why) {
-  const struct dsh_root *root = root_of(roots, path);
+  const struct dsh_root *r;
   size_t i;
-  *why = root ? root->path : NULL;
-  if (!root)
-    return false;
+  *why = NULL;
   for (i = 0; i < roots->protected_.n; i++)
     if (dsh_path_within(path, roots->protected_.v[i])) {
       *why = roots->protected_.v[i];
       return false;
     }
-  return true;
+  r = root_of(roots, path);
+  if (r)
+    *why = r->path;
+  return r != NULL;
 }

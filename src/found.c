@@ -1,0 +1,140 @@
+/* found.c: paths remembered between calls. A call to confine resolves the
+ * same few paths again and again, and a walk costs a system call for each
+ * name; one stat tells that the object found last time is still there. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "path.h"
+
+enum { SLOTS = 16, GROUPS_MAX = 256 };
+
+static _Thread_local struct dsh_found slots[SLOTS];
+static _Thread_local unsigned next_slot;
+
+static bool in_groups(gid_t gid) {
+  gid_t list[GROUPS_MAX];
+  int i, n;
+  if (gid == getegid())
+    return true;
+  n = getgroups(GROUPS_MAX, list);
+  for (i = 0; i < n; i++)
+    if (list[i] == gid)
+      return true;
+  return false;
+}
+
+/* Are the bits `want` (of 7) there for us, by ownership alone? */
+static bool bits(unsigned mode, uint32_t uid, uint32_t gid, unsigned want) {
+  if (uid == geteuid())
+    return ((mode >> 6) & want) == want;
+  if (in_groups((gid_t)gid))
+    return ((mode >> 3) & want) == want;
+  return (mode & want) == want;
+}
+
+bool dsh_found_permitted(const struct dsh_found *f) {
+  unsigned want = S_ISDIR((mode_t)f->mode) ? 3 : 2;
+  return !f->unreachable && bits(f->mode, f->uid, f->gid, want);
+}
+
+/* Ancestors must be searchable without capabilities, too. */
+static bool reachable(const char *canonical) {
+  char path[sizeof slots->canonical];
+  struct stat st;
+  char *slash;
+  strcpy(path, canonical);
+  while ((slash = strrchr(path, '/')) && slash != path) {
+    *slash = '\0';
+    if (stat(path, &st) != 0 ||
+        !bits((unsigned)st.st_mode, st.st_uid, st.st_gid, 1))
+      return false;
+  }
+  return true;
+}
+
+static bool same(const struct dsh_found *f, const struct stat *st) {
+  return f->dev == (uint64_t)st->st_dev && f->ino == (uint64_t)st->st_ino;
+}
+
+static int take(struct dsh_found *f, const struct stat *st) {
+  f->dev = (uint64_t)st->st_dev;
+  f->ino = (uint64_t)st->st_ino;
+  f->mode = (unsigned)st->st_mode;
+  f->uid = (uint32_t)st->st_uid;
+  f->gid = (uint32_t)st->st_gid;
+  return 0;
+}
+
+/* Does a slot still tell the truth? Where the text is the canonical path,
+ * the object itself is enough: should a name on the way have become a link
+ * meanwhile, it leads to the very same object. */
+static bool confirm(struct dsh_found *f) {
+  struct stat st;
+  if (stat(f->raw, &st) != 0 || !same(f, &st))
+    return false;
+  if (strcmp(f->raw, f->canonical) != 0) {
+    struct stat canonical;
+    if (lstat(f->canonical, &canonical) != 0 || !same(f, &canonical))
+      return false;
+  }
+  return take(f, &st) == 0;
+}
+
+static int copy_links(struct dsh_found *f, const struct dsh_strv *links) {
+  size_t i, at = 0;
+  for (i = 0; i < links->n; i++) {
+    size_t n = strlen(links->v[i]) + 1;
+    if (at + n + 1 > sizeof f->links)
+      return ENAMETOOLONG;
+    memcpy(f->links + at, links->v[i], n);
+    at += n;
+  }
+  f->links[at] = '\0';
+  return 0;
+}
+
+static int fill(struct dsh_found *f, const char *path, struct dsh_arena *a) {
+  struct dsh_error err = {0};
+  struct dsh_strv links = {0};
+  struct statvfs fs;
+  struct stat st;
+  char *canonical = dsh_path_resolve(a, path, false, NULL, &links, &err);
+  if (!canonical)
+    return a->failed ? ENOMEM : err.errnum;
+  if (strlen(path) >= sizeof f->raw ||
+      strlen(canonical) >= sizeof f->canonical)
+    return ENAMETOOLONG;
+  strcpy(f->raw, path);
+  strcpy(f->canonical, canonical);
+  if (lstat(canonical, &st) != 0)
+    return errno;
+  take(f, &st);
+  f->read_only = statvfs(canonical, &fs) == 0 && (fs.f_flag & ST_RDONLY);
+  f->unreachable = geteuid() == 0 && !reachable(canonical);
+  return copy_links(f, &links);
+}
+
+int dsh_found(const char *path, const struct dsh_found **out) {
+  struct dsh_found *f;
+  struct dsh_arena a;
+  int e;
+  for (f = slots; f < slots + SLOTS; f++)
+    if (f->raw[0] && strcmp(f->raw, path) == 0) {
+      if (confirm(f)) {
+        *out = f;
+        return 0;
+      }
+      f->raw[0] = '\0';
+    }
+  f = &slots[next_slot++ % SLOTS];
+  dsh_arena_init(&a);
+  e = fill(f, path, &a);
+  dsh_arena_free(&a);
+  if (e)
+    f->raw[0] = '\0';
+  *out = f;
+  return e;
+}
