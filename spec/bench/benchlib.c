@@ -3,7 +3,9 @@
  *   benchlib.now()            nanoseconds, monotonic
  *   benchlib.spawn(argv)      runs it to its end, output to /dev/null;
  *                             nanoseconds, wait status. Raises on failure
- *   benchlib.sleep(ms) */
+ *   benchlib.sleep(ms)
+ *   benchlib.sync_append(path, bytes)   one write and fsync at the end of a
+ *                             file that stays open; nanoseconds */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -69,7 +71,24 @@ static int bench_spawn(lua_State *L) {
   return 2;
 }
 
+/* The descriptor of the first call is kept: one path for the whole run. */
+static int bench_sync_append(lua_State *L) {
+  static int fd = -1;
+  size_t n;
+  const char *path = luaL_checkstring(L, 1);
+  const char *bytes = luaL_checklstring(L, 2, &n);
+  lua_Integer begin;
+  if (fd < 0)
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  begin = now_ns();
+  if (fd < 0 || write(fd, bytes, n) != (ssize_t)n || fsync(fd) != 0)
+    return luaL_error(L, "%s: %s", path, strerror(errno));
+  lua_pushinteger(L, now_ns() - begin);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"sync_append", bench_sync_append},
     {"now", bench_now},
     {"sleep", bench_sleep},
     {"spawn", bench_spawn},
