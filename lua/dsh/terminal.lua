@@ -6,6 +6,7 @@
 -- another mode. term:run{command=} runs a line in it and waits; send() and
 -- read() are for programs that talk to a terminal themselves.
 local errors = require("dsh.errors")
+local runner = require("dsh.runner")
 
 local M = {
   provides = "terminal",
@@ -20,7 +21,9 @@ local TAIL_BYTES = 64000  -- of a command's output, as captured runs keep
 local START_MS = 10000    -- for the shell's first answer
 local STEP_MS = 10        -- between two looks at the output
 local INTERRUPT_MS = 3000 -- for a command to go after Ctrl-C
+local HANGUP, HANGUP_MS = 1, 500
 local REPLY = 60          -- the shell's own number for its terminal
+local WRITE_BYTES = 2048   -- at once: a terminal holds 4096
 local PIECE_BYTES = 800   -- of a line: a terminal takes 4095, quoted
 
 -- one terminal ----------------------------------------------------------------
@@ -48,25 +51,27 @@ local function quote(text)
   end) .. "'"
 end
 
-local function closed(self)
-  if not self.handle then
-    return errors.fail("IO", "the terminal is closed", { stage = "terminal" })
-  end
+local function closed()
+  return errors.fail("IO", "the terminal is closed", { stage = "terminal" })
+end
+
+local function has_ended(run)
+  return run:wait(0) == "finished"
 end
 
 --- Sends bytes to the terminal, as typed. True, or nil, err.
 function term:send(bytes)
-  if not self.handle then
-    return closed(self)
+  if not self.live then
+    return closed()
   end
   local at = 1
   while at <= #bytes do
-    local n, err = self.handle:write(bytes:sub(at))
-    if not n then
+    local n, err = self.live:write(bytes:sub(at, at + WRITE_BYTES - 1))
+    if not n and err.errno_name ~= "EAGAIN" then
       return nil, err
     end
-    at = at + n
-    if n == 0 and self.handle:wait(STEP_MS) then
+    at = at + (n or 0)
+    if (n or 0) == 0 and self.live:wait(STEP_MS) == "finished" then
       return errors.fail("IO", "the shell has ended", { stage = "terminal" })
     end
   end
@@ -76,32 +81,39 @@ end
 --- What was written to the terminal since the last read; waits at most ms
 -- milliseconds for the first byte. "" when there is none.
 function term:read(ms)
-  if not self.handle then
-    return closed(self)
+  if not self.live then
+    return closed()
   end
   local deadline = now() + (ms or 0)
   while true do
-    local bytes = self.handle:read(1)
+    local bytes = self.live:read(1)
     if bytes and bytes ~= "" then
       return bytes
-    elseif now() >= deadline or self.handle:wait(0) then
-      return self.handle:read(1) or ""
+    elseif now() >= deadline or has_ended(self.live) then
+      return self.live:read(1) or ""
     end
-    self.handle:wait(STEP_MS)
+    self.live:wait(STEP_MS)
   end
 end
 
 --- Is the shell still there?
 function term:alive()
-  return self.handle ~= nil and not self.handle:wait(0)
+  return self.live ~= nil and not has_ended(self.live)
 end
 
---- Tells the terminal its new size.
+--- Tells the terminal its new size. True, or nil, err.
 function term:resize(rows, cols)
-  if not self.handle then
-    return closed(self)
+  if not self.live then
+    return closed()
   end
-  return self.handle:resize(rows, cols)
+  return self.live:resize(rows, cols)
+end
+
+--- The shell's result record, once it has ended; nil before.
+function term:result()
+  if self.live and has_ended(self.live) then
+    return self.finish()
+  end
 end
 
 -- Reads until the marker; keeps the tail of what comes before it. The status
@@ -126,11 +138,11 @@ local function await(self, wait, timeout_ms)
         wait.text, wait.truncated = wait.text:sub(-TAIL_BYTES), true
       end
     end
-    local bytes = self.handle:read(1)
+    local bytes = self.live:read(1)
     if bytes and bytes ~= "" then
       self.buffer = self.buffer .. bytes
-    elseif self.handle:wait(0) then
-      bytes = self.handle:read(1)
+    elseif has_ended(self.live) then
+      bytes = self.live:read(1)
       if not bytes or bytes == "" then
         wait.text, self.buffer = wait.text .. self.buffer, ""
         return nil, "ended"
@@ -139,7 +151,7 @@ local function await(self, wait, timeout_ms)
     elseif deadline and now() >= deadline then
       return nil, "timeout"
     else
-      self.handle:wait(STEP_MS)
+      self.live:wait(STEP_MS)
     end
   end
 end
@@ -161,15 +173,20 @@ end
 -- The sandbox's facts of one command: those of the opening, and the denials
 -- that the command added.
 local function facts(self)
-  local out = {}
-  for key, value in pairs(self.facts) do
-    out[key] = value
+  local c = self.confined
+  local out = { mode = self.mode, denied = false }
+  if not c.confined then
+    return out
   end
-  local new = self.handle.denials and self.handle:denials(self.seen) or {}
-  self.seen = self.seen + #new
-  out.denied = #new > 0
+  for _, key in ipairs({ "backend", "enforcement", "gaps", "limits" }) do
+    out[key] = c[key]
+  end
+  local new = self.live.denials and self.live:denials() or {}
+  for _, d in ipairs(new) do
+    out.denied = out.denied or not d.also_permissions
+  end
   if #new > 0 then
-    out.denials, out.evidence = new, "records"
+    out.denials, out.evidence = new, out.denied and "records" or nil
   end
   return out
 end
@@ -186,8 +203,8 @@ local function submit(self, command, marker)
     lines[#lines + 1] = "__dsh_c+="
       .. quote(command:sub(at, at + PIECE_BYTES - 1))
   end
-  lines[#lines + 1] = ("__dsh_status %d; eval \"$__dsh_c\" %d>&-; "):format(
-    self.status, REPLY) .. ("__dsh_reply %s $?"):format(marker)
+  lines[#lines + 1] = ("__dsh_m=%s; __dsh_status %d; eval \"$__dsh_c\" %d>&-")
+    :format(marker, self.status, REPLY)
   return self:send(table.concat(lines, "\n") .. "\n")
 end
 
@@ -212,8 +229,8 @@ function term:run(opts)
     error("terminal run: command: expected string", 2)
   elseif opts.command:find("\0", 1, true) then
     error("terminal run: command: contains a NUL byte", 2)
-  elseif not self.handle then
-    return closed(self)
+  elseif not self.live then
+    return closed()
   end
   local ok, err = settle(self)
   if not ok then
@@ -221,7 +238,7 @@ function term:run(opts)
   end
   local wait = { marker = nonce(), text = "" }
   self.buffer = ""
-  self.handle:read(1) -- what nobody asked for is nobody's
+  self.live:read(1) -- what nobody asked for is nobody's
   ok, err = submit(self, opts.command, wait.marker)
   if not ok then
     return nil, err
@@ -238,19 +255,22 @@ end
 
 --- Ends the shell and all that it started. Idempotent.
 function term:close()
-  local handle = self.handle
-  self.handle = nil
-  if handle then
+  local run = self.live
+  self.live = nil
+  if run then
     self.service.open_terms[self] = nil
-    handle:abort()
-    handle:wait(5000)
-    handle:close()
+    run:signal(HANGUP) -- an interactive shell minds no TERM
+    if run:wait(HANGUP_MS) ~= "finished" then
+      run:abort()
+      run:wait(5000)
+    end
+    run:close()
   end
 end
 term.__close = term.close
 term.__gc = term.close
 
--- the service ------------------------------------------------------------------
+-- the service ----------------------------------------------------------------
 
 local terminal = {}
 terminal.__index = terminal
@@ -280,28 +300,20 @@ function terminal:count(session)
   return n
 end
 
--- The terminal does not echo and does not turn \n into \r\n. Replies go to a
--- descriptor that commands do not have, so that `exec >file` loses none. The
--- marker's first use says that the shell is there.
+-- The terminal does not echo and does not turn \n into \r\n. The reply comes
+-- before bash would prompt, also after Ctrl-C, and through a descriptor that
+-- commands do not have, so that `exec >file` loses none.
 local SETUP = ([[
 stty -echo -onlcr; exec @>&1; PS1= PS2=; unset HISTFILE; set +o history +H
 __dsh_status() { return "$1"; }
-__dsh_reply() { builtin printf '\036%s %d\036' "$1" "$2" >&@; }
+__dsh_reply() { local s=$?; if [ -n "$__dsh_m" ]; then builtin printf ]]
+  .. [['\036%s %d\036' "$__dsh_m" "$s" >&@; __dsh_m=; fi; }
+PROMPT_COMMAND=__dsh_reply
 ]]):gsub("@", REPLY)
-
-local function plan_facts(self, policy, argv)
-  local plan, err = self.sandbox:confine(argv, policy)
-  if not plan then
-    return nil, err
-  end
-  return { mode = policy.mode, backend = plan.backend,
-    enforcement = plan.enforcement, gaps = plan.gaps, limits = plan.limits }
-end
 
 local function await_shell(t)
   local wait = { marker = nonce(), text = "" }
-  local ok, err = t:send(SETUP .. "__dsh_reply " .. wait.marker
-    .. " 0\n")
+  local ok, err = t:send(SETUP .. "__dsh_m=" .. wait.marker .. "\n")
   local status, why
   if ok then
     status, why = await(t, wait, START_MS)
@@ -309,9 +321,10 @@ local function await_shell(t)
   if status then
     return true
   end
-  local result, failure = t.handle:wait(0)
+  local result = t:result()
   t:close()
-  if type(failure) == "table" then
+  local failure = result and runner.failure(t.confined, result)
+  if failure then
     return nil, failure
   elseif result and result.started == "no" then
     return errors.fail("SPAWN_FAILED", ("the shell was not started (stage %s)")
@@ -333,20 +346,16 @@ function terminal:open(opts)
   local policy = opts.policy or self.policy:resolve({ session = opts.session,
     mode = opts.mode })
   local argv = { self.shell, "--noprofile", "--norc", "--noediting", "-i" }
-  local found, err = plan_facts(self, policy, argv)
-  if not found then
-    return nil, err
-  end
-  local handle
-  handle, err = self.sandbox:start(argv, { policy = policy,
+  local handle, err = self.sandbox:start(argv, { policy = policy,
     cwd = opts.workdir or policy.workspace_root, env = opts.env,
-    env_mode = "terminal", timeout_ms = 0, observe = true,
-    pty = { rows = opts.rows or 24, cols = opts.cols or 80 } })
+    env_mode = "terminal", timeout_ms = 0, observe = true, pty = true,
+    rows = opts.rows, cols = opts.cols })
   if not handle then
     return nil, err
   end
-  local t = setmetatable({ handle = handle, service = self, policy = policy,
-    mode = policy.mode, facts = found, buffer = "", seen = 0, status = 0,
+  local t = setmetatable({ live = handle.run, finish = handle.finish,
+    confined = handle.confined, service = self, policy = policy,
+    mode = policy.mode, buffer = "", status = 0,
     session_id = opts.session and opts.session.id }, term)
   self.open_terms[t] = true
   local ok
