@@ -4,7 +4,8 @@
 --   dshsh lua examples/explain.lua record
 local json = require("dsh.json")
 
-local file = assert(io.open(assert(arg[1], "usage: explain.lua RECORD")))
+local name = assert(arg[1], "usage: explain.lua RECORD")
+local file = assert(io.open(name))
 local r = assert(json.decode(file:read("a")))
 file:close()
 

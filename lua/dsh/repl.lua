@@ -38,7 +38,7 @@ function M.parse(words)
       end
       if key == "command" then
         args.words = table.move(words, i + 1, #words, 1, {})
-        return args
+        break
       end
     elseif word ~= "-" and word:sub(1, 1) == "-" and word ~= "--" then
       return nil, ("unknown option '%s' (dshsh --help)"):format(word)
