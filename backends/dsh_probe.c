@@ -1,8 +1,10 @@
 /* dsh_probe.c: tries what the sandbox forbids. See dsh_probe.h.
  *
  *   dsh-probe --list                 the operations, tab separated
- *   dsh-probe --matrix … -- ARGV     every operation, bare and then confined;
- *                                    ARGV ends in dsh-probe --inside STATE/spec
+ *   dsh-probe --matrix OPTIONS --line LABEL COUNT ARGV... [--line ...]
+ *                                    every operation, bare and then in each
+ *                                    line; ARGV ends in
+ *                                    dsh-probe --inside STATE/spec
  *   dsh-probe --inside SPEC          the confined half
  *   dsh-probe --short --root DIR --outside DIR [--bare]
  *                                    one line per class of effect
@@ -69,7 +71,7 @@ int main(int argc, char **argv) {
     return probe_harness(argc, argv);
   if (!strcmp(what, "--short"))
     return probe_short(argc, argv);
-  fputs("dsh-probe: --list | --inside SPEC | --matrix ... -- ARGV | "
+  fputs("dsh-probe: --list | --inside SPEC | --matrix ... --line LABEL COUNT ARGV... | "
         "--short --root DIR --outside DIR [--bare]\n", stderr);
   return 2;
 }

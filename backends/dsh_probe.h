@@ -80,7 +80,6 @@ struct probe_spec {
   char self[PROBE_PATH_MAX]; /* this binary, as the sandbox sees it */
   enum probe_pass pass;
   bool quick;       /* one form and one actor only */
-  bool writable;    /* the mode grants root: every form of it matters */
   pid_t victim;     /* an outside process of this user */
   uint64_t counter; /* address of the counters in the victim */
   int port;         /* TCP on 127.0.0.1, outside */

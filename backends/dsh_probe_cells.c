@@ -62,19 +62,20 @@ static void add(struct list *l, const struct probe_op *op,
     l->v[l->n++] = (struct probe_cell){ op, place, form, actor, pass_of(op) };
 }
 
-/* Every form from the child, then every other actor by an absolute path.
- * The temp directory is a root like another: one form there, and one inside
- * the root too when the mode does not grant it. */
+/* Outside, every form from the child, then every other actor by an absolute
+ * path. Within the root the ways that differ for who decides; the temp
+ * directory is a root like another. */
 static void add_paths(struct list *l, const struct probe_spec *s,
                       const struct probe_op *op) {
-  for (int p = PLACE_ROOT; p <= PLACE_TEMP; p++) {
-    bool one = s->quick || p == PLACE_TEMP ||
-               (p == PLACE_ROOT && !s->writable);
-    for (int f = 0; f < (one ? 1 : FORM_COUNT); f++)
-      add(l, op, (enum probe_place)p, (enum probe_form)f, ACTOR_CHILD);
-    for (int a = 1; a < (one ? 1 : ACTOR_COUNT); a++)
-      add(l, op, (enum probe_place)p, FORM_ABSOLUTE, (enum probe_actor)a);
-  }
+  static const enum probe_form root[] = { FORM_ABSOLUTE, FORM_RELATIVE,
+                                          FORM_DIRFD, FORM_PROC_FD };
+  for (int f = 0; f < (s->quick ? 1 : FORM_COUNT); f++)
+    add(l, op, PLACE_OUTSIDE, (enum probe_form)f, ACTOR_CHILD);
+  for (int a = 1; a < (s->quick ? 1 : ACTOR_COUNT); a++)
+    add(l, op, PLACE_OUTSIDE, FORM_ABSOLUTE, (enum probe_actor)a);
+  for (size_t i = 0; i < (s->quick ? 1 : PROBE_LEN(root)); i++)
+    add(l, op, PLACE_ROOT, root[i], ACTOR_CHILD);
+  add(l, op, PLACE_TEMP, FORM_ABSOLUTE, ACTOR_CHILD);
 }
 
 static void add_pairs(struct list *l, const struct probe_spec *s,
@@ -143,9 +144,9 @@ int probe_spec_write(const struct probe_spec *s, const char *path) {
     return -1;
   fprintf(f, "root=%s\noutside=%s\ntemp=%s\nextra=%s\nonly=%s\nset=%s\n",
           s->root, s->outside, s->temp, s->extra, s->only, s->set);
-  fprintf(f, "self=%s\npass=%d\nquick=%d\nwritable=%d\nvictim=%d\n"
+  fprintf(f, "self=%s\npass=%d\nquick=%d\nvictim=%d\n"
              "counter=%llu\nport=%d\nvictim_fd=%s\n",
-          s->self, (int)s->pass, s->quick, s->writable, (int)s->victim,
+          s->self, (int)s->pass, s->quick, (int)s->victim,
           (unsigned long long)s->counter, s->port, s->victim_fd);
   return fclose(f);
 }
@@ -168,8 +169,6 @@ static void spec_set(struct probe_spec *s, const char *key, const char *v) {
     s->pass = (enum probe_pass)atoi(v);
   if (!strcmp(key, "quick"))
     s->quick = atoi(v) != 0;
-  if (!strcmp(key, "writable"))
-    s->writable = atoi(v) != 0;
   if (!strcmp(key, "victim"))
     s->victim = atoi(v);
   if (!strcmp(key, "counter"))

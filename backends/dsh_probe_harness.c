@@ -1,16 +1,16 @@
 /* dsh_probe_harness.c: the half outside. For each pass it makes fresh
- * targets, runs the inside half bare, looks; makes fresh targets again, runs
- * it confined, looks. A refusal that was not first seen to succeed bare is
- * "impossible". Prints one line a cell:
+ * targets, runs the inside half bare, looks; makes fresh targets again for
+ * each line to test, runs it confined, looks. A refusal that was not first
+ * seen to succeed bare is "impossible". Prints one line a cell:
  *
- *   cell OP PLACE FORM ACTOR VERDICT ERRNO BARE-ERRNO   (tab separated)
+ *   cell LABEL OP PLACE FORM ACTOR VERDICT ERRNO BARE-ERRNO  (tab separated)
  *
  * VERDICT: done        the target changed (or, without a trace, it answered)
  *          refused     nothing changed and the call failed
  *          void        it answered success and nothing outside changed
  *          impossible  the bare run did not succeed either
  *          not-started the sandbox did not run this far
- * then "start PASS yes|no STATUS" per pass and "end CELLS". */
+ * then "start LABEL PASS yes|no STATUS" per line and pass, "end CELLS". */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,7 +28,14 @@
 
 #include "dsh_probe.h"
 
-enum { SILENT_MS = 2 * PROBE_CELL_MS, NOT_RUN = -3, SETTLE_MS = 50 };
+enum { SILENT_MS = 2 * PROBE_CELL_MS, NOT_RUN = -3, SETTLE_MS = 50,
+       LINES_MAX = 16 };
+
+/* One confined line under test. */
+struct line {
+  const char *label;
+  char **argv; /* NULL terminated */
+};
 
 struct seen {
   uint64_t before;
@@ -39,12 +46,16 @@ struct seen {
 struct harness {
   struct probe_spec spec;
   char state[PROBE_PATH_MAX], spec_path[PROBE_PATH_MAX + 8];
-  char **confined; /* the whole argv */
+  struct line line[LINES_MAX];
+  size_t n_lines;
   struct probe_cell *cell;
   size_t n;
   struct seen *bare, *conf;
   struct probe_counters *counters;
   bool own_mounts; /* in a mount namespace of our own */
+  /* what the place's own bundles look like now; looking is half the work */
+  uint64_t now[PLACE_COUNT];
+  bool known[PLACE_COUNT], first_only[PLACE_COUNT];
   pid_t peer;
 };
 
@@ -65,6 +76,22 @@ static uint64_t look(struct harness *h, size_t i) {
     sum = sum * 31 + probe_bundle_look(dir);
   }
   return sum;
+}
+
+static bool own_bundle(const struct probe_op *op);
+
+/* look, or what is known since nothing happened. */
+static uint64_t look_before(struct harness *h, size_t i) {
+  const struct probe_cell *c = &h->cell[i];
+  bool first = c->op->flags & OP_FIRST;
+  if (!own_bundle(c->op) || c->op->flags & OP_RETURN)
+    return look(h, i);
+  if (!h->known[c->place] || h->first_only[c->place] != first) {
+    h->now[c->place] = look(h, i);
+    h->known[c->place] = true;
+    h->first_only[c->place] = first;
+  }
+  return h->now[c->place];
 }
 
 static bool own_bundle(const struct probe_op *op) {
@@ -95,6 +122,7 @@ static int make_bundles(struct harness *h, size_t i) {
 static int make_targets(struct harness *h, struct seen *seen) {
   bool made[PLACE_COUNT] = { false };
   int rc = shared_bundle(h, "stdio");
+  memset(h->known, 0, sizeof h->known);
   if (!rc)
     rc = shared_bundle(h, "peer");
   for (size_t i = 0; !rc && i < h->n; i++) {
@@ -205,8 +233,10 @@ static void judge(struct harness *h, struct seen *s, size_t i, int rc) {
   s->succeeded = s->changed;
   if (op->flags & OP_SYNC)
     end_sync(h, i);
-  if (s->changed || op->flags & (OP_SYNC | OP_FIRST))
+  if (s->changed || op->flags & (OP_SYNC | OP_FIRST | OP_RETURN)) {
+    memset(h->known, 0, sizeof h->known); /* pairs share with places */
     (void)make_bundles(h, i);
+  }
 }
 
 /* One message of the inside half: "R index errno\n" or "S\n". */
@@ -238,7 +268,7 @@ static size_t converse(struct harness *h, struct seen *seen, int sock) {
     judge(h, &seen[i], i, rc);
     /* before the go-ahead: the next operation starts at once */
     if (++i < h->n)
-      seen[i].before = look(h, i);
+      seen[i].before = look_before(h, i);
     if (write(sock, "k", 1) != 1)
       break;
   }
@@ -254,7 +284,7 @@ static size_t start(struct harness *h, struct seen *seen, char *const *argv,
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
     return 0;
   fflush(stdout);
-  seen[0].before = look(h, 0);
+  seen[0].before = look_before(h, 0);
   pid = fork();
   if (!pid)
     child(h, pair[1], argv);
@@ -270,7 +300,7 @@ static size_t start(struct harness *h, struct seen *seen, char *const *argv,
 }
 
 /* Targets, peers, spec, the run, and away with the targets. */
-static int half_pass(struct harness *h, bool confined, size_t *done,
+static int half_pass(struct harness *h, char *const *confined, size_t *done,
                      int *status) {
   char peer[PROBE_PATH_MAX + 16];
   char inside[] = "--inside";
@@ -293,7 +323,7 @@ static int half_pass(struct harness *h, bool confined, size_t *done,
   if (h->peer < 0 || probe_spec_write(&h->spec, h->spec_path))
     rc = -1;
   else
-    *done = start(h, seen, confined ? h->confined : bare, status);
+    *done = start(h, seen, confined ? confined : bare, status);
   probe_peer_stop(h->peer);
   remove_targets(h);
   return rc;
@@ -325,19 +355,20 @@ static const char *verdict(const struct seen *bare, const struct seen *conf) {
   return conf->rc == 0 ? "void" : "refused";
 }
 
-static void say(const struct harness *h, bool started, int status) {
+static void say(const struct harness *h, const char *label, bool started,
+                int status) {
   static const char *const pass[PASS_COUNT] = { "main", "stdio",
                                                 "stdin-directory" };
   for (size_t i = 0; i < h->n; i++) {
     const struct probe_cell *c = &h->cell[i];
-    printf("cell\t%s\t%s\t%s\t%s\t%s\t%s\t", c->op->name,
+    printf("cell\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", label, c->op->name,
            probe_place_name(c->place), probe_form_name(c->form),
            probe_actor_name(c->actor), verdict(&h->bare[i], &h->conf[i]),
            result_name(h->conf[i].rc));
     printf("%s\n", result_name(h->bare[i].rc));
   }
-  printf("start\t%s\t%s\t%d\n", pass[h->spec.pass], started ? "yes" : "no",
-         status);
+  printf("start\t%s\t%s\t%s\t%d\n", label, pass[h->spec.pass],
+         started ? "yes" : "no", status);
   fflush(stdout);
 }
 
@@ -360,24 +391,37 @@ static int take(struct harness *h, const char *key, const char *v) {
   return -1;
 }
 
+/* --line LABEL COUNT WORDS...: COUNT words of one confined argv. Makes room
+ * for the terminating NULL where LABEL and COUNT stood. */
+static int take_line(struct harness *h, int argc, char **argv, int *i) {
+  int n = *i + 2 < argc ? atoi(argv[*i + 2]) : 0;
+  struct line *l = &h->line[h->n_lines];
+  if (n < 1 || *i + 2 + n >= argc || h->n_lines == LINES_MAX)
+    return -1;
+  l->label = argv[*i + 1];
+  l->argv = argv + *i + 2;
+  memmove(l->argv, l->argv + 1, (size_t)n * sizeof *l->argv);
+  l->argv[n] = NULL;
+  h->n_lines++;
+  *i += 2 + n;
+  return 0;
+}
+
 static int options(struct harness *h, int argc, char **argv) {
-  int i = 1;
-  for (; i < argc && strcmp(argv[i], "--"); i++) {
-    if (!strcmp(argv[i], "--matrix"))
-      continue;
+  for (int i = 2; i < argc; i++) {
     if (!strcmp(argv[i], "--quick"))
       h->spec.quick = true;
-    else if (!strcmp(argv[i], "--writable"))
-      h->spec.writable = true;
-    else if (i + 1 >= argc || take(h, argv[i], argv[i + 1]))
+    else if (!strcmp(argv[i], "--line")) {
+      if (take_line(h, argc, argv, &i))
+        return -1;
+    } else if (i + 1 >= argc || take(h, argv[i], argv[i + 1]))
       return -1;
     else
       i++;
   }
-  if (i + 1 >= argc || !h->spec.root[0] || !h->spec.outside[0] ||
+  if (!h->n_lines || !h->spec.root[0] || !h->spec.outside[0] ||
       !h->spec.temp[0] || !h->state[0] || !h->spec.self[0])
     return -1;
-  h->confined = argv + i + 1;
   snprintf(h->spec_path, sizeof h->spec_path, "%s/spec", h->state);
   return 0;
 }
@@ -396,16 +440,18 @@ static int pass(struct harness *h) {
   h->n = probe_cells(&h->spec, h->cell);
   if (!h->n)
     return 0;
-  if (half_pass(h, false, &done, &status))
+  if (half_pass(h, NULL, &done, &status))
     return -1;
   if (done < h->n) {
     fprintf(stderr, "dsh-probe: the bare run ended at %zu of %zu (%s)\n",
             done, h->n, h->cell[done].op->name);
     return -1;
   }
-  if (half_pass(h, true, &done, &status))
-    return -1;
-  say(h, done > 0, status);
+  for (size_t i = 0; i < h->n_lines; i++) {
+    if (half_pass(h, h->line[i].argv, &done, &status))
+      return -1;
+    say(h, h->line[i].label, done > 0, status);
+  }
   return 0;
 }
 
@@ -416,7 +462,7 @@ int probe_harness(int argc, char **argv) {
   size_t total = 0;
   if (options(&h, argc, argv)) {
     fputs("dsh-probe: --matrix needs --root --outside --temp --state --self "
-          "and -- ARGV\n", stderr);
+          "and --line LABEL COUNT ARGV...\n", stderr);
     return 2;
   }
   umask(022);

@@ -20,7 +20,7 @@
 
 #include "dsh_probe.h"
 
-enum { RACE_MS = 25, EXCHANGE = 2, SWAP_FD = 60 };
+enum { RACE_MS = 30, EXCHANGE = 2, SWAP_FD = 60 };
 
 struct race {
   struct probe_ctx *c;

@@ -25,14 +25,14 @@ local function matrix(d, opts, prefix)
     "--extra", d.base .. "/e", "--temp", d.base .. "/t", "--state",
     d.base .. "/s", "--self", probe }
   table.move(opts, 1, #opts, #argv + 1, argv)
-  argv[#argv + 1] = "--"
+  table.move({ "--line", "x", tostring(#prefix + 3) }, 1, 3, #argv + 1, argv)
   table.move(prefix, 1, #prefix, #argv + 1, argv)
   table.move({ probe, "--inside", d.base .. "/s/spec" }, 1, 3, #argv + 1,
     argv)
   local r = h.exec(argv)
   assert(r.code == 0, r.err)
   local cells = {}
-  for line in r.out:gmatch("cell\t(.-)\n") do
+  for line in r.out:gmatch("cell\tx\t(.-)\n") do
     local f = split(line)
     cells[#cells + 1] = { op = f[1], place = f[2], form = f[3], actor = f[4],
       verdict = f[5], errno = f[6], bare = f[7] }
@@ -124,6 +124,6 @@ describe("dsh-probe", function()
   it("refuses words it does not know", function()
     assert.equal(2, h.exec({ probe }).code)
     assert.equal(2, h.exec({ probe, "--short", "--root", "x" }).code)
-    assert.equal(2, h.exec({ probe, "--matrix", "--", "true" }).code)
+    assert.equal(2, h.exec({ probe, "--matrix", "--line", "x", "3", "true" }).code)
   end)
 end)
