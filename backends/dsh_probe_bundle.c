@@ -1,4 +1,8 @@
-/* dsh_probe_bundle.c: targets, and looking at them from outside. */
+/* dsh_probe_bundle.c: targets, and looking at them from outside.
+ *
+ * Everything in a bundle, directories too, carries an mtime of 2001 and no
+ * flags, so that one statx and one list of xattrs per object show any change:
+ * this runs tens of thousands of times. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +17,43 @@
 
 #include "dsh_probe.h"
 
-enum { OLD_TIME = 1000000000 }; /* 2001: any touch shows */
+enum { OLD_TIME = 1000000000, XATTR_BYTES = 256 };
+
+/* Of linux/stat.h, which does not go together with every sys/stat.h. */
+struct facts_time { int64_t sec; uint32_t nsec; int32_t pad; };
+struct facts {
+  uint32_t mask, blksize;
+  uint64_t attributes;
+  uint32_t nlink, uid, gid;
+  uint16_t mode, pad;
+  uint64_t ino, size, blocks, attributes_mask;
+  struct facts_time atime, btime, ctime, mtime;
+  uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
+  uint64_t spare[14];
+};
+enum {
+  FACTS_BASIC = 0x7ff, FACTS_IMMUTABLE = 0x10, FACTS_APPEND = 0x20,
+  FACTS_NODUMP = 0x40, NO_AUTOMOUNT = 0x800
+};
+
+struct object {
+  const char *name;
+  mode_t mode;
+  const char *text; /* of a file */
+  bool xattr;       /* carries user.k, where the file system can */
+  const char *keep; /* names that stay in a directory, one letter each */
+};
+
+/* Children before their directories: their repair touches those. */
+static const struct object objects[] = {
+  { "f", S_IFREG | 0644, PROBE_FILE_TEXT, true, NULL },
+  { "g", S_IFREG | 0644, "another text\n", false, NULL },
+  { "l", S_IFLNK | 0777, NULL, false, NULL },
+  { "d", S_IFDIR | 0755, NULL, false, "" },
+  { "t/x", S_IFREG | 0644, "deep\n", false, NULL },
+  { "t", S_IFDIR | 0755, NULL, false, "x" },
+  { ".", S_IFDIR | 0755, NULL, false, "fgldt" },
+};
 
 int probe_ioctl(int fd, unsigned long request, void *arg) {
   return (int)syscall(SYS_ioctl, (long)fd, request, arg);
@@ -55,129 +95,6 @@ static int remove_at(int dir, const char *name) {
   return unlinkat(dir, name, AT_REMOVEDIR);
 }
 
-/* --- making and repairing --------------------------------------------- */
-
-static void drop_xattrs(int fd) {
-  char names[1024];
-  ssize_t n = flistxattr(fd, names, sizeof names);
-  for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
-    (void)fremovexattr(fd, names + i);
-}
-
-/* Brings an open file into the state that every operation starts from. */
-static int set_file(int fd, const char *text) {
-  struct timespec old[2] = { { OLD_TIME, 0 }, { OLD_TIME, 0 } };
-  struct stat st;
-  size_t len = strlen(text);
-  /* never to length 0: freeing the block waits for the disk */
-  if (pwrite(fd, text, len, 0) < 0 || fstat(fd, &st) ||
-      (st.st_size != (off_t)len && ftruncate(fd, (off_t)len)) ||
-      fchown(fd, geteuid(), getegid()) || fchmod(fd, 0644))
-    return errno;
-  drop_xattrs(fd);
-  (void)fsetxattr(fd, "user.k", "v", 1, 0); /* where the file system can */
-  return futimens(fd, old) ? errno : 0;
-}
-
-/* Makes the file, or repairs it: making one costs fifty times as much. */
-static int put_file(int dir, const char *name, const char *text) {
-  unsigned none = 0;
-  struct stat st;
-  int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  int rc = 0;
-  if (fd >= 0) {
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_nlink != 1)
-      rc = -1;
-    else
-      (void)probe_ioctl(fd, FS_IOC_SETFLAGS, &none);
-    (void)fchmod(fd, 0644);
-    close(fd);
-  }
-  if (rc)
-    (void)remove_at(dir, name);
-  fd = openat(dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (fd < 0 && !remove_at(dir, name))
-    fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return errno;
-  rc = set_file(fd, text);
-  close(fd);
-  return rc;
-}
-
-static bool listed(const char *name, const char *const *keep) {
-  for (; *keep; keep++)
-    if (!strcmp(name, *keep))
-      return true;
-  return false;
-}
-
-/* A directory with nothing in it but what is to stay; opened. */
-static int put_dir(int dir, const char *name, const char *const *keep) {
-  struct dirent *e;
-  struct stat st;
-  int fd;
-  DIR *d;
-  if (!fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(st.st_mode))
-    (void)remove_at(dir, name);
-  if (mkdirat(dir, name, 0755) && errno != EEXIST)
-    return -1;
-  fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0)
-    return -1;
-  if (fchmod(fd, 0755) || !(d = fdopendir(dup(fd)))) {
-    close(fd);
-    return -1;
-  }
-  drop_xattrs(fd);
-  while ((e = readdir(d)))
-    if (!listed(e->d_name, keep))
-      (void)remove_at(fd, e->d_name);
-  closedir(d);
-  return fd;
-}
-
-static int put_link(int dir) {
-  char to[8];
-  if (readlinkat(dir, "l", to, sizeof to) == 1 && to[0] == 'f')
-    return 0;
-  (void)remove_at(dir, "l");
-  return symlinkat("f", dir, "l") ? errno : 0;
-}
-
-static int fill(int dir) {
-  static const char *const none[] = { ".", "..", NULL };
-  static const char *const deep[] = { ".", "..", "x", NULL };
-  int rc = put_file(dir, "f", PROBE_FILE_TEXT), sub;
-  if (!rc)
-    rc = put_file(dir, "g", "another text\n");
-  if (!rc)
-    rc = put_link(dir);
-  if (rc)
-    return rc;
-  if ((sub = put_dir(dir, "d", none)) < 0)
-    return errno;
-  close(sub);
-  if ((sub = put_dir(dir, "t", deep)) < 0)
-    return errno;
-  rc = put_file(sub, "x", "deep\n");
-  close(sub);
-  return rc;
-}
-
-int probe_bundle_make(const char *dir) {
-  static const char *const keep[] = { ".", "..", "f", "g", "d", "t", "l",
-                                      NULL };
-  char via[PROBE_PATH_MAX + 8];
-  int fd = put_dir(AT_FDCWD, dir, keep), rc;
-  if (fd < 0)
-    return errno;
-  snprintf(via, sizeof via, "%s.via", dir);
-  rc = symlink(dir, via) && errno != EEXIST ? errno : fill(fd);
-  close(fd);
-  return rc;
-}
-
 /* --- looking ------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, const void *data, size_t n) {
@@ -187,68 +104,200 @@ static uint64_t mix(uint64_t h, const void *data, size_t n) {
   return h;
 }
 
-static uint64_t mix_stat(uint64_t h, const struct stat *st) {
-  const uint64_t facts[] = {
-    (uint64_t)st->st_ino,          (uint64_t)st->st_dev,
-    (uint64_t)st->st_mode,         (uint64_t)st->st_nlink,
-    (uint64_t)st->st_uid,          (uint64_t)st->st_gid,
-    (uint64_t)st->st_size,         (uint64_t)st->st_rdev,
-    (uint64_t)st->st_mtim.tv_sec,  (uint64_t)st->st_mtim.tv_nsec,
-    (uint64_t)st->st_ctim.tv_sec,  (uint64_t)st->st_ctim.tv_nsec,
+static int get_facts(const char *path, struct facts *x, char *xattrs,
+                     ssize_t *n) {
+  if (syscall(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | NO_AUTOMOUNT,
+              FACTS_BASIC, x))
+    return -1;
+  *n = llistxattr(path, xattrs, XATTR_BYTES);
+  return 0;
+}
+
+static uint64_t mix_facts(uint64_t h, const struct facts *x) {
+  const uint64_t v[] = {
+    x->ino, x->dev_minor, x->mode, x->nlink, x->uid, x->gid, x->size,
+    x->attributes, (uint64_t)x->mtime.sec, x->mtime.nsec,
+    (uint64_t)x->ctime.sec, x->ctime.nsec,
   };
-  return mix(h, facts, sizeof facts);
-}
-
-static uint64_t mix_content(uint64_t h, int fd) {
-  char buf[4096];
-  unsigned flags = 0;
-  ssize_t n;
-  while ((n = read(fd, buf, sizeof buf)) > 0)
-    h = mix(h, buf, (size_t)n);
-  if (!probe_ioctl(fd, FS_IOC_GETFLAGS, &flags))
-    h = mix(h, &flags, sizeof flags);
-  n = flistxattr(fd, buf, sizeof buf);
-  return n > 0 ? mix(h, buf, (size_t)n) : h;
-}
-
-static uint64_t look_at(uint64_t h, int dir, const char *name, int depth);
-
-static uint64_t look_dir(uint64_t h, int fd, int depth) {
-  DIR *d = fdopendir(fd);
-  struct dirent *e;
-  uint64_t sum = 0; /* readdir's order does not matter */
-  if (!d) {
-    close(fd);
-    return h;
-  }
-  while ((e = readdir(d)))
-    if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-      sum += look_at(14695981039346656037ull, dirfd(d), e->d_name, depth + 1);
-  closedir(d);
-  return mix(h, &sum, sizeof sum);
-}
-
-static uint64_t look_at(uint64_t h, int dir, const char *name, int depth) {
-  struct stat st;
-  int fd;
-  h = mix(h, name, strlen(name));
-  if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-    return mix(h, &errno, sizeof errno);
-  h = mix_stat(h, &st);
-  if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-    return h;
-  fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return h;
-  if (S_ISDIR(st.st_mode) && depth < 4)
-    return look_dir(h, fd, depth);
-  h = mix_content(h, fd);
-  close(fd);
-  return h;
+  return mix(h, v, sizeof v);
 }
 
 uint64_t probe_bundle_look(const char *dir) {
-  return look_at(14695981039346656037ull, AT_FDCWD, dir, 0);
+  char path[PROBE_PATH_MAX + 8], xattrs[XATTR_BYTES];
+  uint64_t h = 14695981039346656037ull;
+  struct facts x;
+  ssize_t n;
+  for (size_t i = 0; i < PROBE_LEN(objects); i++) {
+    snprintf(path, sizeof path, "%s/%s", dir, objects[i].name);
+    if (get_facts(path, &x, xattrs, &n)) {
+      h = mix(h, &i, sizeof i);
+      continue;
+    }
+    h = mix_facts(h, &x);
+    if (n > 0)
+      h = mix(h, xattrs, (size_t)n);
+  }
+  return h;
+}
+
+/* --- making and repairing ------------------------------------------------ */
+
+static bool keeps_xattrs; /* the file system took one */
+
+/* As it should be, but for the times of change? */
+static bool sound(const struct object *o, const char *path) {
+  const uint64_t flags = FACTS_NODUMP | FACTS_APPEND | FACTS_IMMUTABLE;
+  char xattrs[XATTR_BYTES];
+  struct facts x;
+  ssize_t n;
+  if (get_facts(path, &x, xattrs, &n) || x.mode != o->mode ||
+      x.uid != geteuid() || x.mtime.sec != OLD_TIME ||
+      x.attributes & flags)
+    return false;
+  if (o->xattr && keeps_xattrs
+        ? n != sizeof "user.k" || strcmp(xattrs, "user.k")
+        : n > 0)
+    return false;
+  if (o->keep && !*o->keep) { /* another directory under this name? */
+    char inside[PROBE_PATH_MAX + 16];
+    snprintf(inside, sizeof inside, "%s/x", path);
+    if (!access(inside, F_OK))
+      return false;
+  }
+  return !S_ISREG(o->mode) ||
+         (x.nlink == 1 && x.size == strlen(o->text));
+}
+
+static void drop_xattrs(int fd) {
+  char names[1024];
+  ssize_t n = flistxattr(fd, names, sizeof names);
+  for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
+    (void)fremovexattr(fd, names + i);
+}
+
+static const struct timespec old_times[2] = { { OLD_TIME, 0 },
+                                              { OLD_TIME, 0 } };
+
+static int finish(int fd, const struct object *o) {
+  int rc = 0;
+  if (fchown(fd, geteuid(), getegid()) || fchmod(fd, o->mode & 07777))
+    rc = errno;
+  drop_xattrs(fd);
+  if (o->xattr && !fsetxattr(fd, "user.k", "v", 1, 0))
+    keeps_xattrs = true;
+  if (!rc && futimens(fd, old_times))
+    rc = errno;
+  close(fd);
+  return rc;
+}
+
+/* A file that is only changed is repaired in place: making one costs far
+ * more. Never cut to length 0: freeing the block waits for the disk. */
+static int put_file(const struct object *o, const char *path) {
+  size_t len = strlen(o->text);
+  unsigned none = 0;
+  struct stat st;
+  int fd = -1;
+  if (!lstat(path, &st) && (!S_ISREG(st.st_mode) || st.st_nlink != 1))
+    (void)remove_at(AT_FDCWD, path);
+  else if ((fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)) >= 0) {
+    (void)probe_ioctl(fd, FS_IOC_SETFLAGS, &none);
+    (void)fchmod(fd, 0644);
+    close(fd);
+  }
+  fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (fd < 0 && !remove_at(AT_FDCWD, path))
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return errno;
+  if (pwrite(fd, o->text, len, 0) < 0 || fstat(fd, &st) ||
+      (st.st_size != (off_t)len && ftruncate(fd, (off_t)len))) {
+    int rc = errno;
+    close(fd);
+    return rc;
+  }
+  return finish(fd, o);
+}
+
+static int put_link(const char *path) {
+  (void)remove_at(AT_FDCWD, path);
+  if (symlink("f", path) ||
+      utimensat(AT_FDCWD, path, old_times, AT_SYMLINK_NOFOLLOW))
+    return errno;
+  return 0;
+}
+
+/* Opened, with nothing in it but what is to stay. */
+static int clean_dir(const char *path, const char *keep) {
+  struct dirent *e;
+  struct stat st;
+  int fd;
+  DIR *d;
+  if (!lstat(path, &st) && !S_ISDIR(st.st_mode))
+    (void)remove_at(AT_FDCWD, path);
+  if (mkdir(path, 0755) && errno != EEXIST)
+    return -1;
+  (void)chmod(path, 0755);
+  fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || !(d = fdopendir(dup(fd)))) {
+    if (fd >= 0)
+      close(fd);
+    return -1;
+  }
+  while ((e = readdir(d)))
+    if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+        (e->d_name[1] || !strchr(keep, e->d_name[0])))
+      (void)remove_at(fd, e->d_name);
+  closedir(d);
+  return fd;
+}
+
+static int put(const struct object *o, const char *path) {
+  int fd;
+  if (S_ISREG(o->mode))
+    return put_file(o, path);
+  if (S_ISLNK(o->mode))
+    return put_link(path);
+  fd = clean_dir(path, o->keep);
+  return fd < 0 ? errno : finish(fd, o);
+}
+
+/* Strangers go first: one may be another name of a file of ours. */
+static int clean_all(const char *dir) {
+  char path[PROBE_PATH_MAX + 8];
+  for (size_t i = PROBE_LEN(objects); i-- > 0;) {
+    const struct object *o = &objects[i];
+    int fd;
+    if (!o->keep)
+      continue;
+    snprintf(path, sizeof path, "%s/%s", dir, o->name);
+    if (sound(o, path))
+      continue;
+    if ((fd = clean_dir(path, o->keep)) < 0)
+      return errno;
+    close(fd);
+  }
+  return 0;
+}
+
+int probe_bundle_make(const char *dir) {
+  char path[PROBE_PATH_MAX + 8];
+  int rc = 0;
+  if (mkdir(dir, 0755)) {
+    if (errno != EEXIST)
+      return errno;
+  } else {
+    snprintf(path, sizeof path, "%s.via", dir);
+    if (symlink(dir, path) && errno != EEXIST)
+      return errno;
+  }
+  rc = clean_all(dir);
+  for (size_t i = 0; !rc && i < PROBE_LEN(objects); i++) {
+    snprintf(path, sizeof path, "%s/%s", dir, objects[i].name);
+    if (!sound(&objects[i], path))
+      rc = put(&objects[i], path);
+  }
+  return rc;
 }
 
 int probe_remove_tree(const char *path) {

@@ -161,8 +161,9 @@ static int run_light(struct act *a) {
   if (pid < 0)
     return errno;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) { }
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? ETIMEDOUT
-                                                            : a->result;
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGALRM ? ETIMEDOUT : PROBE_KILLED;
+  return a->result;
 }
 
 static void heavy_main(struct act *a) {

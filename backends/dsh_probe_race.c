@@ -20,7 +20,7 @@
 
 #include "dsh_probe.h"
 
-enum { RACE_MS = 30, EXCHANGE = 2, SWAP_FD = 60 };
+enum { BARE_MS = 800, CONFINED_MS = 40, EXCHANGE = 2, SWAP_FD = 60 };
 
 struct race {
   struct probe_ctx *c;
@@ -39,15 +39,27 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Runs act while swap turns things over; the last errno, or 0. */
+static bool hit(const struct race *r, const struct stat *before) {
+  struct stat now;
+  return !stat(r->target, &now) &&
+         (now.st_ctim.tv_sec != before->st_ctim.tv_sec ||
+          now.st_ctim.tv_nsec != before->st_ctim.tv_nsec);
+}
+
+/* Runs act while swap turns things over, until the target is hit: bare that
+ * only shows that it can be. The last errno, or 0. */
 static int run(struct race *r, swapper *swap, act_on *act) {
   pthread_t t;
-  int64_t end = now_ms() + RACE_MS;
+  bool bare = !strcmp(r->c->spec->set, "bare");
+  int64_t end = now_ms() + (bare ? BARE_MS : CONFINED_MS);
+  struct stat before;
   int rc = 0, failed = 0;
+  if (stat(r->target, &before))
+    return errno;
   r->stop = false;
   if (pthread_create(&t, NULL, swap, r))
     return EAGAIN;
-  while (now_ms() < end) {
+  while (now_ms() < end && !hit(r, &before)) {
     rc = act(r);
     failed = rc ? rc : failed;
   }
@@ -132,6 +144,7 @@ static int race_directory_chmod(struct probe_ctx *c) {
   if (symlink(far, probe_other(c, "way")))
     return errno;
   snprintf(r.bait, sizeof r.bait, "%s", probe_other(c, "way/x"));
+  snprintf(r.target, sizeof r.target, "%s", probe_at(c, "t/x"));
   return run(&r, swap_dirs, chmod_bait);
 }
 
