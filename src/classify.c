@@ -1,97 +1,137 @@
-/* classify.c: what happened? Proof first, rules second, words last (contract,
- * "Telling failures apart"). Pure. */
+/* classify.c: what happened, from what was observed. Pure.
+ *
+ * Proof comes first: where the start is known, no text is read to decide
+ * whether the runner failed. Words on stderr are anybody's; they count only
+ * where nothing better is known. */
 #include <string.h>
-#include <strings.h>
 
 #include "dsh.h"
 
-/* A line of `text` (without its LF or CRLF) as [*at, *at + *n); false at the
- * end. */
-static bool next_line(const char **text, const char **at, size_t *n) {
-  size_t len;
-  if (!**text)
-    return false;
-  *at = *text;
-  len = strcspn(*text, "\n");
-  *text += len + ((*text)[len] == '\n');
-  *n = len && (*at)[len - 1] == '\r' ? len - 1 : len;
+static bool blank(const char *s) {
+  return s[strspn(s, " \t\r\n\v\f")] == '\0';
+}
+
+static char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool same_text(const char *a, const char *b, size_t n) {
+  size_t i;
+  for (i = 0; i < n; i++)
+    if (lower(a[i]) != lower(b[i]))
+      return false;
   return true;
 }
 
-static bool is_blank(const char *s) {
-  return s[strspn(s, " \t\r\n")] == '\0';
-}
-
-/* Does [s, s + n) contain `word`, ASCII letters compared without case? */
-static bool contains(const char *s, size_t n, const char *word) {
-  size_t i, w = strlen(word);
-  if (is_blank(word))
+/* `needle` somewhere in n bytes, case-insensitive; blank ones never are. */
+static bool contains(const char *text, size_t n, const char *needle) {
+  size_t m = strlen(needle), i;
+  if (blank(needle))
     return false;
-  for (i = 0; i + w <= n; i++)
-    if (strncasecmp(s + i, word, w) == 0)
+  for (i = 0; i + m <= n; i++)
+    if (same_text(text + i, needle, m))
       return true;
   return false;
 }
 
-static bool is_listed(const struct dsh_strv *list, const char *s, size_t n) {
-  size_t i;
-  for (i = 0; i < list->n; i++)
-    if (strlen(list->v[i]) == n && strncasecmp(list->v[i], s, n) == 0)
-      return true;
-  return false;
+struct line {
+  const char *text;
+  size_t len;
+};
+
+/* The next line, without its end (LF or CRLF); false at the end. */
+static bool next_line(const char **at, const char *end, struct line *out) {
+  const char *nl;
+  if (*at >= end)
+    return false;
+  nl = memchr(*at, '\n', (size_t)(end - *at));
+  out->text = *at;
+  out->len = (size_t)((nl ? nl : end) - *at);
+  *at = nl ? nl + 1 : end;
+  if (out->len && out->text[out->len - 1] == '\r')
+    out->len--;
+  return true;
 }
 
-static bool has_signature(const struct dsh_strv *list, const char *s,
-                          size_t n) {
+static bool informational(const struct dsh_failure_rule *rule,
+                          const struct line *l) {
   size_t i;
-  for (i = 0; i < list->n; i++)
-    if (contains(s, n, list->v[i]))
+  for (i = 0; i < rule->informational_lines.n; i++) {
+    const char *s = rule->informational_lines.v[i];
+    if (strlen(s) == l->len && same_text(s, l->text, l->len))
       return true;
+  }
   return false;
 }
 
 static bool code_allowed(const struct dsh_failure_rule *rule, int code) {
   size_t i;
+  if (!rule->n_codes)
+    return code != 0;
   for (i = 0; i < rule->n_codes; i++)
     if (rule->allowed_exit_codes[i] == code)
-      return true;
-  return rule->n_codes == 0;
+      return code != 0;
+  return false;
 }
 
-/* The runner's own line in stderr, or NULL. */
-static const char *runner_line(struct dsh_arena *a,
-                               const struct dsh_failure_rule *rule,
-                               const char *text) {
-  const char *line;
-  size_t n;
-  while (next_line(&text, &line, &n))
-    if (!is_listed(&rule->informational_lines, line, n) &&
-        has_signature(&rule->fatal_signatures, line, n))
-      return dsh_strndup(a, line, n);
-  return NULL;
-}
-
-static bool failed_exit(const struct dsh_outcome *o) {
-  return o->exited && o->exit_code != 0;
-}
-
-static void by_rules(struct dsh_arena *a, const struct dsh_plan *plan,
-                     const struct dsh_outcome *o, struct dsh_verdict *out) {
+static bool any_signature(const struct dsh_strv *list, const char *text,
+                          size_t n) {
   size_t i;
-  for (i = 0; i < plan->n_rules && !out->detail; i++)
-    if (code_allowed(&plan->rule[i], o->exit_code))
-      out->detail = runner_line(a, &plan->rule[i], o->err.text);
-  out->runner_failed = out->detail != NULL;
-}
-
-static bool denied_by_text(const struct dsh_plan *plan,
-                           const struct dsh_outcome *o) {
-  const char *text = o->err.text, *line;
-  size_t n;
-  while (next_line(&text, &line, &n))
-    if (has_signature(&plan->denial_signatures, line, n))
+  for (i = 0; i < list->n; i++)
+    if (contains(text, n, list->v[i]))
       return true;
   return false;
+}
+
+/* The line by which this rule says that the runner failed; false: none. */
+static bool rule_matches(const struct dsh_failure_rule *rule, int code,
+                         const char *text, size_t n, struct line *detail) {
+  const char *at = text;
+  if (!code_allowed(rule, code))
+    return false;
+  while (next_line(&at, text + n, detail))
+    if (!informational(rule, detail) &&
+        any_signature(&rule->fatal_signatures, detail->text, detail->len))
+      return true;
+  return false;
+}
+
+static int by_rules(struct dsh_arena *a, const struct dsh_plan *plan,
+                    const struct dsh_outcome *o, struct dsh_verdict *v) {
+  struct line l;
+  size_t i;
+  if (!o->exited || o->exit_code == 0 || !o->err.text)
+    return 0;
+  for (i = 0; i < plan->n_rules; i++)
+    if (rule_matches(&plan->rule[i], o->exit_code, o->err.text, o->err.len,
+                     &l)) {
+      v->runner_failed = true;
+      v->detail = dsh_strndup(a, l.text, l.len);
+      return v->detail ? 0 : -1;
+    }
+  return 0;
+}
+
+/* Nothing of the command ran: what stands on stderr is the runner's. */
+static int runner_words(struct dsh_arena *a, const struct dsh_outcome *o,
+                        struct dsh_verdict *v) {
+  const char *at = o->err.text;
+  struct line l;
+  while (o->runner_failed && at && !v->detail &&
+         next_line(&at, o->err.text + o->err.len, &l))
+    if (l.len && !(v->detail = dsh_strndup(a, l.text, l.len)))
+      return -1;
+  return 0;
+}
+
+static void by_text(const struct dsh_plan *plan, const struct dsh_outcome *o,
+                    struct dsh_verdict *v) {
+  if (!o->exited || o->exit_code == 0 || !o->err.text)
+    return;
+  if (any_signature(&plan->denial_signatures, o->err.text, o->err.len)) {
+    v->denied = true;
+    v->evidence = DSH_EVIDENCE_STDERR;
+  }
 }
 
 int dsh_classify(struct dsh_arena *a, const struct dsh_plan *plan,
@@ -101,26 +141,18 @@ int dsh_classify(struct dsh_arena *a, const struct dsh_plan *plan,
   if (!plan->confined)
     return 0;
   if (o->started == DSH_STARTED_NO) {
-    const char *text = o->err.text ? o->err.text : "", *line;
-    size_t n;
     out->runner_failed = o->runner_failed;
-    /* Nothing of the command ran: what stands there is the runner's. */
-    while (o->runner_failed && !out->detail && next_line(&text, &line, &n))
-      if (n)
-        out->detail = dsh_strndup(a, line, n);
-    return 0;
+    return runner_words(a, o, out); /* nothing ran that could be denied */
   }
-  if (o->started == DSH_STARTED_UNKNOWN && failed_exit(o) && o->err.text)
-    by_rules(a, plan, o, out);
+  if (o->started == DSH_STARTED_UNKNOWN && by_rules(a, plan, o, out) < 0)
+    return -1;
   if (out->runner_failed)
     return 0;
   if (o->n_denials) {
     out->denied = true;
     out->evidence = DSH_EVIDENCE_RECORDS;
-  } else if (!o->denials_known && failed_exit(o) && o->err.text &&
-             denied_by_text(plan, o)) {
-    out->denied = true;
-    out->evidence = DSH_EVIDENCE_STDERR;
+  } else if (!o->denials_known) {
+    by_text(plan, o, out);
   }
   return 0;
 }

@@ -26,28 +26,22 @@ int ldsh_open_confine(lua_State *L);
 
 /* --- policy -------------------------------------------------------------- */
 
-static int bad_mode(lua_State *L) {
-  return luaL_error(L, "policy.mode: expected \"read-only\", "
-                       "\"workspace-write\" or \"danger-full-access\", got %s",
-                    luaL_tolstring(L, -1, NULL));
-}
-
 void ldsh_check_policy(lua_State *L, int idx, struct dsh_arena *a,
                        struct dsh_policy *p) {
   static const char *const known[] = {
       "mode",      "workspace_root", "session_id", "extra_roots",
       "protected", "temp",           "temp_dir",   NULL};
-  const char *temp;
+  const char *temp, *mode;
   struct dsh_error err;
   memset(p, 0, sizeof *p);
   if (lua_type(L, idx) != LUA_TTABLE)
     luaL_error(L, "policy: expected a table, got %s", luaL_typename(L, idx));
   ldsh_check_fields(L, idx, "policy", known);
-  lua_getfield(L, idx, "mode");
-  if (lua_type(L, -1) != LUA_TSTRING ||
-      dsh_mode_parse(lua_tostring(L, -1), &p->mode) != 0)
-    bad_mode(L);
-  lua_pop(L, 1);
+  mode = ldsh_field_string(L, idx, "policy", "mode", true);
+  if (dsh_mode_parse(mode, &p->mode) != 0)
+    luaL_error(L, "policy.mode: expected \"read-only\", \"workspace-write\" "
+                  "or \"danger-full-access\", got \"%s\"",
+               mode);
   p->workspace_root =
       ldsh_field_string(L, idx, "policy", "workspace_root", true);
   p->session_id = ldsh_field_string(L, idx, "policy", "session_id", false);
@@ -390,7 +384,7 @@ static void read_facts(lua_State *L, struct dsh_outcome *o) {
   o->n_denials = (size_t)ldsh_field_int(L, 2, "facts", "denials", 0);
   o->denials_known = ldsh_field_bool(L, 2, "facts", "denials_known", false);
   if (lua_getfield(L, 2, "stderr") != LUA_TNIL)
-    o->err.text = luaL_checklstring(L, -1, &o->err.len); /* NUL ends it */
+    o->err.text = luaL_checklstring(L, -1, &o->err.len);
   lua_pop(L, 1);
 }
 

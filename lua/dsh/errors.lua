@@ -29,7 +29,7 @@ end
 
 --- The fixed refusal (contract section 2); `detail` is what the runner said.
 function M.unavailable(mode, detail, cause)
-  local message = (M.UNAVAILABLE):gsub("%%f[<]<mode>", mode)
+  local message = M.UNAVAILABLE:gsub("<mode>", { ["<mode>"] = mode })
   if detail then
     message = message .. " Runner failure: " .. detail
   end

@@ -15,7 +15,7 @@ local layers = require("dsh.layers")
 local M = { version = require("dsh.core").version }
 
 -- what was observed of a run -> verdict (contract, "Telling failures apart")
-M.classify = require("dsh.core").classify
+M.classify = require("dsh.core").confine.classify
 
 local FIELDS = { mode = "string", workspace_root = "string",
   profile = "string", patches = "table", set = "table", settings = "any",
