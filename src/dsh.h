@@ -374,6 +374,9 @@ size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
 size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n);
 /* To a pty or a stdin pipe. */
 ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n);
+/* The size of a pty run's terminal. 0, or -1 with errno. */
+int dsh_run_resize(struct dsh_run *r, unsigned short rows,
+                   unsigned short cols);
 void dsh_run_free(struct dsh_run *r); /* aborts at once when still running */
 
 /* --- classify ------------------------------------------------------------ */

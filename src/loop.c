@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -415,6 +416,18 @@ ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n) {
     w = write(r->source[SOURCE_IN].fd, buf, n);
   pthread_mutex_unlock(&mutex);
   return w;
+}
+
+int dsh_run_resize(struct dsh_run *r, unsigned short rows,
+                   unsigned short cols) {
+  struct winsize size = {rows, cols, 0, 0};
+  int rc = -1;
+  pthread_mutex_lock(&mutex);
+  errno = r->pty ? EPIPE : ENOTTY;
+  if (r->pty && !r->finished && r->source[SOURCE_IN].fd >= 0)
+    rc = ioctl(r->source[SOURCE_IN].fd, TIOCSWINSZ, &size);
+  pthread_mutex_unlock(&mutex);
+  return rc;
 }
 
 void dsh_run_free(struct dsh_run *r) {

@@ -12,6 +12,7 @@
  *   run:denials() -> list: takes out what was refused so far, while it runs
  *   run:read(stream, max?) -> bytes not yet read ("" if none)
  *   run:write(bytes) -> count | nil, err
+ *   run:resize(rows, cols) -> true | nil, err: of a pty
  *   run:close(), also by <close> and collection; ends what still runs */
 #include <errno.h>
 #include <stdlib.h>
@@ -326,6 +327,17 @@ static int run_write(lua_State *L) {
   return 1;
 }
 
+static int run_resize(lua_State *L) {
+  struct dsh_run *r = check_run(L);
+  lua_Integer rows = luaL_checkinteger(L, 2), cols = luaL_checkinteger(L, 3);
+  luaL_argcheck(L, rows > 0 && rows < 65536, 2, "rows: expected 1 to 65535");
+  luaL_argcheck(L, cols > 0 && cols < 65536, 3, "cols: expected 1 to 65535");
+  if (dsh_run_resize(r, (unsigned short)rows, (unsigned short)cols) != 0)
+    return fail_errno(L, "resize");
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 static int run_close(lua_State *L) {
   struct dsh_run **box = check_box(L);
   struct dsh_run *r = *box;
@@ -338,7 +350,8 @@ int ldsh_open_run(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"wait", run_wait},     {"outcome", run_outcome}, {"abort", run_abort},
       {"signal", run_signal}, {"read", run_read},       {"write", run_write},
-      {"denials", run_denials}, {"close", run_close}, {NULL, NULL}};
+      {"denials", run_denials}, {"resize", run_resize}, {"close", run_close},
+      {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", run_close}, {"__close", run_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"start", ldsh_run_start},

@@ -181,7 +181,7 @@ local function facts(self)
   for _, key in ipairs({ "backend", "enforcement", "gaps", "limits" }) do
     out[key] = c[key]
   end
-  local new = self.live.denials and self.live:denials() or {}
+  local new = self.live:denials()
   for _, d in ipairs(new) do
     out.denied = out.denied or not d.also_permissions
   end
