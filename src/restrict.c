@@ -136,13 +136,20 @@ int dsh_ll_restrict(int ruleset) {
 }
 
 int dsh_ll_scope_layer(int abi) {
-  int r, fd;
+  int r, fd, root;
   if (abi < 6)
     return -ENOSYS;
-  fd = create(abi, 0, DSH_LL_SCOPE_ABSTRACT | DSH_LL_SCOPE_SIGNAL);
+  /* A layer that does not say so refuses every rename between directories:
+   * REFER is granted everywhere, or the ruleset above it could not. */
+  fd = create(abi, DSH_LL_REFER, DSH_LL_SCOPE_ABSTRACT | DSH_LL_SCOPE_SIGNAL);
   if (fd < 0)
     return fd;
-  r = dsh_ll_restrict(fd);
+  root = (int)syscall(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC);
+  r = root < 0 ? -errno : add(fd, root, DSH_LL_REFER);
+  if (root >= 0)
+    close(root);
+  if (r == 0)
+    r = dsh_ll_restrict(fd);
   close(fd);
   return r;
 }
