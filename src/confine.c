@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "cause.h"
 #include "probe.h"
 #if defined __linux__
 #include "restrict.h"
@@ -256,6 +257,15 @@ int dsh_provider_probe(struct dsh_provider *p,
   return 0;
 }
 
+size_t dsh_provider_known(const struct dsh_provider *p,
+                          const struct dsh_probe_result **out, size_t max) {
+  size_t i, n = 0;
+  for (i = 0; i < p->n && n < max; i++)
+    if (p->chain[i].result.backend)
+      out[n++] = &p->chain[i].result;
+  return n;
+}
+
 /* --- planning ------------------------------------------------------------ */
 
 static int check_argv(const char *const *argv, size_t n,
@@ -339,6 +349,15 @@ static int plan_with(struct dsh_provider *p, struct link *l,
   return check_size(out, err);
 }
 
+/* A verdict that lies in the place or the moment is no lasting one: where
+ * nothing else is usable, the next call tries again. */
+static void forget_the_moment(struct dsh_provider *p) {
+  size_t i;
+  for (i = 0; i < p->n; i++)
+    if (dsh_cause_transient(p->chain[i].result.cause))
+      p->chain[i].probed = false;
+}
+
 /* The first usable backend that can express the policy. */
 static int choose(struct dsh_provider *p, struct dsh_arena *a,
                   const struct dsh_policy *policy,
@@ -360,8 +379,10 @@ static int choose(struct dsh_provider *p, struct dsh_arena *a,
     }
     unsupported = true;
   }
-  if (!unsupported)
+  if (!unsupported) {
+    forget_the_moment(p);
     return unavailable(policy, err);
+  }
   if (err)
     *err = first;
   return -1;

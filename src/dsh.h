@@ -274,6 +274,11 @@ int dsh_provider_probe(struct dsh_provider *p,
                        const struct dsh_probe_result **out, size_t *n,
                        struct dsh_error *err);
 
+/* What is known so far, without probing; at most `max` into out. Returns how
+ * many. */
+size_t dsh_provider_known(const struct dsh_provider *p,
+                          const struct dsh_probe_result **out, size_t max);
+
 /* The heart: argv (n words) under policy -> plan. Misuse is DSH_E_MISUSE;
  * no usable backend DSH_E_SANDBOX_UNAVAILABLE with the fixed text. */
 int dsh_confine(struct dsh_provider *p, struct dsh_arena *a,

@@ -241,28 +241,6 @@ static const char **read_argv(lua_State *L, int idx, struct dsh_arena *a,
   return argv;
 }
 
-static int provider_confine(lua_State *L) {
-  struct dsh_provider *p = check_provider(L);
-  struct dsh_policy policy;
-  struct dsh_plan plan;
-  struct dsh_error err;
-  struct dsh_arena *a;
-  const char **argv;
-  size_t n;
-  lua_settop(L, 3);
-  a = ldsh_push_arena(L);
-  argv = read_argv(L, 2, a, &n);
-  ldsh_check_policy(L, 3, a, &policy);
-  if (dsh_confine(p, a, argv, n, &policy, &plan, &err) != 0) {
-    if (err.code == DSH_E_MISUSE)
-      return luaL_error(L, "%s", err.message);
-    return ldsh_fail(L, &err);
-  }
-  push_plan(L, 1, &plan);
-  dsh_arena_free(a); /* now, not at some collection */
-  return 1;
-}
-
 static void push_finding(lua_State *L, const struct dsh_probe_result *r) {
   int m;
   lua_createtable(L, 0, 8);
@@ -298,6 +276,45 @@ static void push_finding(lua_State *L, const struct dsh_probe_result *r) {
     lua_setfield(L, -2, dsh_mode_name((enum dsh_mode)m));
   }
   lua_setfield(L, -2, "grades");
+}
+
+/* nil, err; where no backend is usable, err.cause lists what each lacks. */
+static int confine_failed(lua_State *L, const struct dsh_provider *p,
+                          const struct dsh_error *err) {
+  const struct dsh_probe_result *known[8];
+  size_t i, n;
+  if (err->code == DSH_E_MISUSE)
+    return luaL_error(L, "%s", err->message);
+  ldsh_fail(L, err);
+  if (err->code != DSH_E_SANDBOX_UNAVAILABLE)
+    return 2;
+  n = dsh_provider_known(p, known, 8);
+  lua_createtable(L, (int)n, 0);
+  for (i = 0; i < n; i++) {
+    push_finding(L, known[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_setfield(L, -2, "cause");
+  return 2;
+}
+
+static int provider_confine(lua_State *L) {
+  struct dsh_provider *p = check_provider(L);
+  struct dsh_policy policy;
+  struct dsh_plan plan;
+  struct dsh_error err;
+  struct dsh_arena *a;
+  const char **argv;
+  size_t n;
+  lua_settop(L, 3);
+  a = ldsh_push_arena(L);
+  argv = read_argv(L, 2, a, &n);
+  ldsh_check_policy(L, 3, a, &policy);
+  if (dsh_confine(p, a, argv, n, &policy, &plan, &err) != 0)
+    return confine_failed(L, p, &err);
+  push_plan(L, 1, &plan);
+  dsh_arena_free(a); /* now, not at some collection */
+  return 1;
 }
 
 static int provider_probe(lua_State *L) {

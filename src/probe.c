@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cause.h"
 #include "grade.h"
 #include "probe.h"
 #if defined __linux__
@@ -82,18 +83,23 @@ const char *dsh_launcher_path(struct dsh_arena *a, const char *configured,
   return NULL;
 }
 
-/* Only root may be able to change a runner that we trust. */
+/* Only root may be able to change a runner that we trust: the file itself
+ * and every directory on the way to it. */
 static bool is_trusted(const char *path) {
-  char dir[PATH_MAX];
+  char at[PATH_MAX];
   struct stat st;
   char *slash;
-  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 ||
-      (st.st_mode & 022))
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
     return false;
-  snprintf(dir, sizeof dir, "%s", path);
-  slash = strrchr(dir, '/');
-  *slash = '\0';
-  return stat(dir, &st) == 0 && st.st_uid == 0 && !(st.st_mode & 022);
+  snprintf(at, sizeof at, "%s", path);
+  for (;;) {
+    if (stat(at, &st) != 0 || st.st_uid != 0 || (st.st_mode & 022))
+      return false;
+    slash = strrchr(at, '/');
+    if (!slash || !slash[1])
+      return true;
+    slash[slash == at] = '\0';
+  }
 }
 
 const char *dsh_runner_path(struct dsh_arena *a, const struct dsh_backend *b,
@@ -116,73 +122,15 @@ const char *dsh_runner_path(struct dsh_arena *a, const struct dsh_backend *b,
   return NULL;
 }
 
-/* --- causes -------------------------------------------------------------- */
-
-struct reason {
-  const char *cause, *fix;
-};
-
-static bool says(const char *text, const char *word) {
-  return text && strstr(text, word) != NULL;
-}
-
-/* From the kernel's facts first; bwrap's words only tell apart what remains,
- * and never decide whether the backend is used. */
-static struct reason bwrap_reason(const char *line) {
-  char text[16] = "";
-  int fd = open("/proc/sys/user/max_user_namespaces", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    if (read(fd, text, sizeof text - 1) < 0)
-      text[0] = '\0';
-    close(fd);
-  }
-  if (geteuid() != 0 && text[0] == '0')
-    return (struct reason){"userns-refused",
-                           "set user.max_user_namespaces above 0"};
-  if (says(line, "proc"))
-    return (struct reason){"proc-refused",
-                           "run outside the container, or allow it to mount "
-                           "/proc (unmasked)"};
-  if (says(line, "uid map") || says(line, "loopback"))
-    return (struct reason){"no-capabilities",
-                           "allow bwrap unprivileged user namespaces (an "
-                           "AppArmor profile on Ubuntu 24.04)"};
-  if (says(line, "Operation not permitted") || says(line, "ermission"))
-    return (struct reason){"seccomp-refused",
-                           "allow namespaces: in Docker, run with a seccomp "
-                           "profile that permits clone and unshare"};
-  if (says(line, "No space left"))
-    return (struct reason){"userns-refused",
-                           "set user.max_user_namespaces above 0"};
-  return (struct reason){"start-failed", "run the line that dshsh confine "
-                                         "prints and read its error"};
-}
-
-static struct reason landlock_reason(int errnum) {
-  switch (errnum) {
-  case ENOSYS:
-    return (struct reason){"landlock-missing",
-                           "run a kernel from 5.13 on, built with Landlock"};
-  case EOPNOTSUPP:
-    return (struct reason){"landlock-disabled",
-                           "add landlock to the kernel's lsm= parameter"};
-  case EPERM:
-  case EACCES:
-    return (struct reason){"seccomp-refused",
-                           "allow the landlock system calls in the "
-                           "container's seccomp profile"};
-  default:
-    return (struct reason){"start-failed", "see the stage and its errno"};
-  }
-}
+/* --- why not -------------------------------------------------------------- */
 
 static void unusable(struct dsh_probe_result *r, const char *stage, int errnum,
-                     struct reason why, const char *detail) {
+                     const char *cause, const char *detail) {
   r->usable = false;
   r->stage = stage;
   r->errnum = errnum;
-  r->cause = why.cause;
-  r->fix = why.fix;
+  r->cause = cause;
+  r->fix = dsh_cause_fix(cause);
   r->detail = detail;
 }
 
@@ -190,13 +138,28 @@ static void unusable(struct dsh_probe_result *r, const char *stage, int errnum,
 
 /* Two throw-away directories: one is granted, one is not. */
 struct places {
-  char base[64], root[80], outside[80];
+  char base[PATH_MAX - 16], root[PATH_MAX], outside[PATH_MAX];
 };
 
+/* /tmp will do: the policy's only temp directory is the root itself. */
+static bool make_base(struct places *p) {
+  const char *at[] = {"/tmp", "/var/tmp", getenv("TMPDIR"), getenv("HOME")};
+  size_t i;
+  for (i = 0; i < sizeof at / sizeof *at; i++) {
+    int n;
+    if (!at[i] || at[i][0] != '/')
+      continue;
+    n = snprintf(p->base, sizeof p->base, "%s/dsh-probe-XXXXXX", at[i]);
+    if (n > 0 && (size_t)n < sizeof p->base && mkdtemp(p->base))
+      return true;
+  }
+  return false;
+}
+
 static int make_places(struct places *p, struct dsh_error *err) {
-  snprintf(p->base, sizeof p->base, "/tmp/dsh-probe-XXXXXX");
-  if (!mkdtemp(p->base))
-    return dsh_fail(err, DSH_E_IO, errno, "probe", "a directory in /tmp");
+  if (!make_base(p))
+    return dsh_fail(err, DSH_E_IO, errno, "probe",
+                    "no temporary directory for the probe's targets");
   snprintf(p->root, sizeof p->root, "%s/root", p->base);
   snprintf(p->outside, sizeof p->outside, "%s/outside", p->base);
   if (mkdir(p->root, 0700) != 0 || mkdir(p->outside, 0700) != 0)
@@ -276,23 +239,29 @@ static const char *try_bare(struct dsh_arena *a, const char *program,
   return text;
 }
 
+static void runner_failed(const struct dsh_outcome *o, const char *line,
+                          struct dsh_probe_result *r) {
+  const char *stage = o->stage;
+  int errnum = 0;
+  const char *cause = dsh_cause_of_runner(&stage, &errnum);
+  unusable(r, stage, errnum, cause, line);
+}
+
 static void judge(const struct dsh_backend *b, const struct dsh_outcome *o,
                   struct dsh_arena *a, struct dsh_probe_result *r) {
   const char *line = o->detail && *o->detail ? o->detail : NULL;
   if (!line && o->err.text && *o->err.text)
     line = dsh_strndup(a, o->err.text, strcspn(o->err.text, "\n"));
   if (o->timed_out)
-    unusable(r, "probe", ETIMEDOUT,
-             (struct reason){"timed-out", "see why it hangs (an unreachable "
-                                          "mount?), or raise probeTimeoutMs"},
+    unusable(r, "probe", ETIMEDOUT, "timed-out",
              "the probe did not end in time");
-  else if (o->started == DSH_STARTED_NO && b == &dsh_backend_landlock)
-    unusable(r, o->stage, o->errnum, landlock_reason(o->errnum), line);
+  else if (o->started == DSH_STARTED_NO && b != &dsh_backend_landlock &&
+           !o->errnum)
+    runner_failed(o, line, r);
   else if (o->started == DSH_STARTED_NO)
-    unusable(r, o->stage, o->errnum, bwrap_reason(line), line);
+    unusable(r, o->stage, o->errnum, dsh_cause_of_errno(o->errnum), line);
   else if (!o->exited || o->exit_code != 0)
-    unusable(r, "probe", 0,
-             (struct reason){"start-failed", "run dshsh doctor"}, line);
+    unusable(r, "probe", 0, "start-failed", line);
   else
     r->usable = true;
   r->detail = r->detail ? dsh_strdup(a, r->detail) : NULL;
@@ -353,7 +322,7 @@ int dsh_probe_backend(const struct dsh_backend *b, const struct dsh_launch *in,
   if (b == &dsh_backend_landlock && in->host->landlock_abi <= 0) {
 #if defined __linux__
     int abi = dsh_ll_abi();
-    unusable(r, "landlock", -abi, landlock_reason(-abi),
+    unusable(r, "landlock", -abi, dsh_cause_of_errno(-abi),
              "the kernel does not enforce Landlock");
     return 0;
 #endif
