@@ -71,7 +71,8 @@ int main(int argc, char **argv) {
     return probe_harness(argc, argv);
   if (!strcmp(what, "--short"))
     return probe_short(argc, argv);
-  fputs("dsh-probe: --list | --inside SPEC | --matrix ... --line LABEL COUNT ARGV... | "
-        "--short --root DIR --outside DIR [--bare]\n", stderr);
+  fputs("dsh-probe: --list | --inside SPEC | --matrix OPTIONS --line LABEL "
+        "COUNT ARGV... |\n           --short --root DIR --outside DIR "
+        "[--bare]\n", stderr);
   return 2;
 }

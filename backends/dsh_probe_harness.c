@@ -45,6 +45,7 @@ struct seen {
 
 struct harness {
   struct probe_spec spec;
+  char out[PROBE_PATH_MAX]; /* where the lines go; "": stdout */
   char state[PROBE_PATH_MAX], spec_path[PROBE_PATH_MAX + 8];
   struct line line[LINES_MAX];
   size_t n_lines;
@@ -383,6 +384,7 @@ static int take(struct harness *h, const char *key, const char *v) {
     { "--state", h->state, PROBE_PATH_MAX },
     { "--only", h->spec.only, sizeof h->spec.only },
     { "--self", h->spec.self, PROBE_PATH_MAX },
+    { "--out", h->out, PROBE_PATH_MAX },
   };
   for (size_t i = 0; i < PROBE_LEN(text); i++)
     if (!strcmp(key, text[i].key))
@@ -465,9 +467,12 @@ int probe_harness(int argc, char **argv) {
           "and --line LABEL COUNT ARGV...\n", stderr);
     return 2;
   }
+  if (h.out[0] && !freopen(h.out, "we", stdout)) {
+    fprintf(stderr, "dsh-probe: %s: %s\n", h.out, strerror(errno));
+    return 2;
+  }
   umask(022);
   (void)signal(SIGPIPE, SIG_IGN);
-  h.spec.counter = 0;
   h.counters = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (h.counters == MAP_FAILED)

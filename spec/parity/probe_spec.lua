@@ -124,6 +124,7 @@ describe("dsh-probe", function()
   it("refuses words it does not know", function()
     assert.equal(2, h.exec({ probe }).code)
     assert.equal(2, h.exec({ probe, "--short", "--root", "x" }).code)
-    assert.equal(2, h.exec({ probe, "--matrix", "--line", "x", "3", "true" }).code)
+    assert.equal(2, h.exec({ probe, "--matrix", "--line", "x", "3",
+      "true" }).code)
   end)
 end)
