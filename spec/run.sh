@@ -86,6 +86,8 @@ run_nobody() {
   mkdir "$nobody/home" "$nobody/tree" "$nobody/tmp"
   chown 65534:65534 "$nobody/home" "$nobody/tmp"
   cp -a .busted lua spec "$nobody/tree/"
+  mkdir "$nobody/tree/src" # dsh.paths knows a source tree by this file
+  cp -a src/dsh.h "$nobody/tree/src/"
   for d in profiles examples README.md; do
     [ ! -e $d ] || cp -a $d "$nobody/tree/"
   done
