@@ -333,7 +333,8 @@ static int unavailable(const struct dsh_policy *policy,
       "this host; refusing to run the command unconfined. Install bubblewrap "
       "or run a Landlock-enforcing kernel (Linux), ensure sandbox-exec is "
       "usable (macOS), or ensure the ACL restricted-token runner can start "
-      "(Windows) \xe2\x80\x94 otherwise switch the consumer to danger-full-access.",
+      "(Windows) \xe2\x80\x94 otherwise switch the consumer to "
+      "danger-full-access.",
       dsh_mode_name(policy->mode));
 }
 

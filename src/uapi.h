@@ -1,6 +1,6 @@
 /* uapi.h: the kernel's numbers that we use and that a libc's headers may lack
  * or know in an older version. Facts of the Linux UAPI headers (landlock.h,
- * seccomp.h, filter.h, audit.h, openat2.h, capability.h, close_range.h). Used by the
+ * seccomp.h, filter.h, audit.h, openat2.h, stat.h, capability.h). Used by the
  * static launcher, which has no kernel headers, and by the core. */
 #ifndef DSH_UAPI_H
 #define DSH_UAPI_H
