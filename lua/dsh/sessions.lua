@@ -77,6 +77,23 @@ local function note(self, list)
   end
 end
 
+-- Is dir `tree` itself or beneath it? Both as they are in the file system.
+local function beneath(dir, tree)
+  tree = tree and core.sys.realpath(tree)
+  return tree and (dir .. "/"):sub(1, #tree + 1) == tree .. "/" and tree
+end
+
+-- A log is never writable from inside a sandbox. The state directory is
+-- guarded as a whole (by the sandbox); a root elsewhere, or the directory of
+-- a log that lies under neither, here.
+local function guard(path, home, root)
+  local dir = core.sys.realpath(path:match("^(.*)/") or ".")
+  if not dir or beneath(dir, home) then
+    return true
+  end
+  return core.confine.control_add(beneath(dir, root) or dir)
+end
+
 --- Appends one event {type, data, ignorable?}, or a list of them, as one
 -- frame: all or none. The first one's seq, or nil, err.
 function session:append(events)
@@ -88,8 +105,15 @@ function session:append(events)
   if not seq then
     return nil, err
   end
-  self.written = true
   note(self, list)
+  if not self.written then
+    self.written = true
+    local ok
+    ok, err = guard(self.path, self.home, self.root)
+    if not ok then
+      return nil, err
+    end
+  end
   return seq
 end
 
@@ -248,7 +272,7 @@ function sessions:create(opts)
     return nil, err
   end
   return new_session({ id = id, cwd = cwd, path = path, writer = writer,
-    header = json.decode(header) })
+    home = self.home, root = self.root, header = json.decode(header) })
 end
 
 --- A session that this one delegates to; sandbox_policy:delegate pins what
@@ -342,7 +366,11 @@ function sessions:open(id)
   end
   local header
   header, err = read_header(path, id)
-  if not header then
+  local guarded = header
+  if header then
+    guarded, err = guard(path, self.home, self.root)
+  end
+  if not guarded then
     writer:close()
     return nil, err
   end
@@ -391,6 +419,7 @@ end
 function M.start(deps, config)
   local home = deps.host and deps.host.home
   return setmetatable({ root = config.root or home and home .. "/sessions",
+    home = home,
     warn = deps.host and deps.host.warn }, sessions)
 end
 

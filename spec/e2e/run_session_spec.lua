@@ -4,8 +4,6 @@ local with_session = require("dsh.cli_session")
 local policy_module = require("dsh.sandbox_policy")
 local core = require("dsh.core")
 
-local RUNS = package.searchpath("dsh.sandbox_local", package.path) ~= nil
-
 local function mode_event(mode)
   return { type = "sandbox/mode", data = { mode = mode } }
 end
@@ -91,10 +89,6 @@ describe("run --session", function()
   end)
 
   it("refuses before anything runs when another process holds it", function()
-    if not RUNS then
-      pending("needs dsh.sandbox_local")
-      return
-    end
     local d = h.scratch()
     local s = new(d, { "danger-full-access" })
     local r = run(d, "--", "touch", d.W .. "/made")
@@ -108,10 +102,6 @@ describe("run --session", function()
   end)
 
   it("runs under the session's policy and logs what was refused", function()
-    if not RUNS then
-      pending("needs dsh.sandbox_local")
-      return
-    end
     local d = h.scratch()
     local s, all = new(d, { "danger-full-access", "read-only" })
     s:close()
@@ -125,11 +115,27 @@ describe("run --session", function()
     assert.matches("^E[A-Z]+$", denied.errno)
   end)
 
-  it("an unknown session is refused", function()
-    if not RUNS then
-      pending("needs dsh.sandbox_local")
-      return
+  it("a log inside the workspace is not writable from inside", function()
+    local d = h.scratch()
+    h.exec({ "mkdir", "-p", d.W .. "/logs" })
+    local all = sessions_module.start({}, { root = d.W .. "/logs" })
+    local s = assert(all:create({ cwd = d.W, id = "s" }))
+    assert(s:append(mode_event("workspace-write")))
+    s:close()
+    local before = h.read(s.path)
+    local r = h.exec({ h.dshsh_path, "run", "--session", s.path, "--", "sh",
+      "-c", 'echo x >>"$1"; rm -f "$1"; mv "${1%/*}" "${1%/*}2"; '
+      .. 'touch "$2/free"', "sh", s.path, d.W },
+      { env = { DSH_HOME = d.O .. "/home" }, cwd = d.W })
+    assert.equal(before, h.read(s.path):sub(1, #before))
+    if r.code == 125 then -- a backend that cannot carve it out
+      assert.matches("POLICY_UNSUPPORTED", r.err)
+    else
+      assert.is_true(h.exists(d.W .. "/free"))
     end
+  end)
+
+  it("an unknown session is refused", function()
     local d = h.scratch()
     local r = run(d, "--", "touch", d.W .. "/made")
     assert.equal(125, r.code)
