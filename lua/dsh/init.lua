@@ -11,6 +11,7 @@
 local sys = require("dsh.core").sys
 local compose = require("dsh.compose")
 local layers = require("dsh.layers")
+local paths = require("dsh.paths")
 
 local M = { version = require("dsh.core").version }
 
@@ -64,6 +65,31 @@ local function hostname()
   return name or os.getenv("HOSTNAME") or os.getenv("COMPUTERNAME") or ""
 end
 
+-- Files that decide a mode are never writable from inside (decision of the
+-- design: control files). The core keeps the list for the whole process.
+local function protect(host, path)
+  if path:sub(1, 1) ~= "/" then
+    path = host.cwd .. "/" .. path
+  end
+  return require("dsh.core").confine.control_add(path)
+end
+
+-- The files that a composition was read from; what comes with dsh and what
+-- lies in DSH_HOME is protected by the sandbox row already.
+local function protect_layers(comp, host)
+  for _, layer in ipairs(comp.layers) do
+    local covered = layer.file and (layer.file:find(paths.profiles, 1, true)
+      == 1 or host.home and layer.file:find(host.home, 1, true) == 1)
+    if layer.file and not covered then
+      local ok, err = host.protect(layer.file)
+      if not ok then
+        return nil, err
+      end
+    end
+  end
+  return true
+end
+
 local function make_host(opts)
   local env = opts.env or sys.environ()
   local warnings = {}
@@ -71,12 +97,15 @@ local function make_host(opts)
   if (not home or home == "") and env.HOME and env.HOME ~= "" then
     home = env.HOME .. "/.dsh"
   end
-  return { env = env, platform = opts.platform or M.platform(),
+  local host
+  host = { env = env, platform = opts.platform or M.platform(),
     cwd = sys.cwd() or "/", home = home ~= "" and home or nil,
     warnings = warnings, hostname = hostname,
     warn = opts.warn or function(message)
       warnings[#warnings + 1] = message
-    end }
+    end,
+    protect = function(path) return protect(host, path) end }
+  return host
 end
 
 --- "linux", "macos" or "windows".
@@ -115,7 +144,12 @@ function M.open(opts)
   if not comp then
     return nil, host
   end
-  local parts, err = compose.resolve(comp, host)
+  local ok, err = protect_layers(comp, host)
+  if not ok then
+    return nil, err
+  end
+  local parts
+  parts, err = compose.resolve(comp, host)
   if not parts then
     return nil, err
   end

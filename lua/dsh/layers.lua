@@ -64,10 +64,15 @@ end
 local function patch_file(path, host, optional)
   if path:match("%.lua$") then
     local text, err = yaml.slurp(path, optional)
-    return text and patch_lua.layer(text, path, host), err
+    local layer = text and patch_lua.layer(text, path, host)
+    if layer then
+      layer.file = path
+    end
+    return layer, err
   end
   local list, err = read_list(path, optional, "a patch")
-  return list and { kind = "patch", name = path, list = list }, err
+  return list and { kind = "patch", name = path, file = path, list = list },
+    err
 end
 
 local function profile_layer(opts)
@@ -84,7 +89,8 @@ local function profile_layer(opts)
     path = paths.profiles .. "/" .. path .. ".cordis.yml"
   end
   local list, err = read_list(path, false, "a profile")
-  return list and { kind = "profile", name = path, list = list }, err
+  return list and { kind = "profile", name = path, file = path,
+    list = list }, err
 end
 
 -- What a profile from a file brings with it: the patch of the platform that

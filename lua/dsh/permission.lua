@@ -303,7 +303,10 @@ function M.start(deps, config)
     self.presets[name] = preset
   end
   if config.presets_file then
-    local ok, err = load_file(self, config.presets_file)
+    local ok, err = self.host.protect(config.presets_file)
+    if ok then
+      ok, err = load_file(self, config.presets_file)
+    end
     if not ok then
       return nil, err
     end

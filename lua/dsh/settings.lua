@@ -142,6 +142,11 @@ function M.start(deps, config)
     self.root = node.map({ file = "settings" })
     return self
   end
+  local ok
+  ok, err = deps.host.protect(self.path)
+  if not ok then
+    return nil, err
+  end
   self.root, err = load(self.path)
   return self.root and self, err
 end

@@ -1,0 +1,42 @@
+-- Files that decide a mode cannot be written from inside, wherever they lie.
+local h = require("helpers")
+local dsh = require("dsh")
+
+describe("a file that decides the mode", function()
+  h.guard()
+
+  local function attempt(d, backend)
+    local patch = d.W .. "/p.yml"
+    h.write(patch, "- id: sandbox-policy\n  merge: {mode: workspace-write}\n")
+    local ctx <close> = assert(dsh.open({ workspace_root = d.W,
+      backend = backend, patches = { patch },
+      settings = d.W .. "/settings.yaml",
+      env = { DSH_HOME = d.O .. "/home" } }))
+    assert(ctx.settings:set("permission.defaultPreset", "read-only"))
+    local before = h.read(patch) .. h.read(d.W .. "/settings.yaml")
+    local r, err = ctx.sandbox:run({ "/bin/sh", "-c", "cd " .. d.W .. "; "
+      .. "echo x >> p.yml; echo x >> settings.yaml; rm -f p.yml; "
+      .. "mv settings.yaml s; cp /bin/sh other; mv other p.yml; "
+      .. "echo ok > free" })
+    assert.equal(before, h.read(patch) .. h.read(d.W .. "/settings.yaml"))
+    return r, err
+  end
+
+  it("on bwrap is read-only, and the rest is not", function()
+    if not h.exists("/usr/bin/bwrap") then
+      return pending("no bwrap here")
+    end
+    local d = h.scratch()
+    local r = assert(attempt(d, "bwrap"))
+    assert.equal("workspace-write", r.sandbox.mode)
+    assert.equal("ok\n", h.read(d.W .. "/free"))
+  end)
+
+  it("on Landlock is a policy that cannot be held", function()
+    local d = h.scratch()
+    local r, err = attempt(d, "landlock")
+    assert.is_nil(r)
+    assert.equal("POLICY_UNSUPPORTED", err.code)
+    assert.is_false(h.exists(d.W .. "/free"))
+  end)
+end)
