@@ -62,6 +62,26 @@ describe("over a real session log", function()
     assert.equal("read-only\n", h.dshsh("mode", path).out)
   end)
 
+  it("a resumed session is never wider than its log says", function()
+    local d = h.scratch()
+    local id
+    do
+      local ctx <close> = open(d)
+      local s <close> = assert(ctx.sessions:create({ cwd = d.W }))
+      assert(ctx.permission:set(s, "full"))
+      assert(ctx.permission:set(s, "ro"))
+      id = s.id
+    end
+    local ctx <close> = assert(dsh.open({ rows = ROWS,
+      mode = "danger-full-access", env = { DSH_HOME = d.O,
+        DSH_PERMISSION_MODE = "danger-full-access" } }))
+    local s <close> = assert(ctx.sessions:open(id))
+    assert(ctx.permission:begin(s))
+    assert.equal("read-only",
+      ctx.sandbox_policy:resolve({ session = s }).mode)
+    assert.equal("ask", ctx.approval:policy(s))
+  end)
+
   it("an approval leaves its pair and serves one call", function()
     local d = h.scratch()
     local ctx <close> = open(d)
