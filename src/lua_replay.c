@@ -1,6 +1,4 @@
 /* lua_replay.c: dsh.core.replay, session logs read and folded. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,29 +224,6 @@ static int ldsh_replay_header(lua_State *L) {
   return 1;
 }
 
-/* names(dir): the names in a directory but for "." and "..", unsorted. */
-static int ldsh_replay_names(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
-  struct dsh_error err = {0};
-  DIR *dir = opendir(path);
-  struct dirent *e;
-  lua_Integer n = 0;
-  if (!dir) {
-    dsh_fail_path(&err, DSH_E_IO, errno, "sessions", path, "cannot list %s",
-                  path);
-    return ldsh_fail(L, &err);
-  }
-  lua_newtable(L);
-  while ((e = readdir(dir))) {
-    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-      continue;
-    lua_pushstring(L, e->d_name);
-    lua_rawseti(L, -2, ++n);
-  }
-  closedir(dir);
-  return 1;
-}
-
 static const luaL_Reg log_methods[] = {
     {"next", ldsh_replay_next},         {"tail", ldsh_replay_tail},
     {"progress", ldsh_replay_progress}, {"poll", ldsh_replay_poll},
@@ -259,7 +234,7 @@ static const luaL_Reg log_methods[] = {
 static const luaL_Reg replay_functions[] = {
     {"open", ldsh_replay_open},     {"verify", ldsh_replay_verify},
     {"fold", ldsh_replay_fold},     {"header", ldsh_replay_header},
-    {"names", ldsh_replay_names},   {NULL, NULL},
+    {NULL, NULL},
 };
 
 int ldsh_open_replay(lua_State *L);

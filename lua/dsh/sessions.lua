@@ -297,7 +297,12 @@ local function log_in(dir)
 end
 
 local function list_dir(dir)
-  local found = core.replay.names(dir) or {}
+  local found = {}
+  for _, name in ipairs(core.sys.list(dir) or {}) do
+    if name ~= "." and name ~= ".." then
+      found[#found + 1] = name
+    end
+  end
   table.sort(found)
   return found
 end

@@ -473,6 +473,22 @@ static void faults(void **state) {
     }
 }
 
+/* A file system without hard links: a rename that replaces nothing. */
+static void no_links(void **state) {
+  struct dsh_error err;
+  struct dsh_writer *w;
+  (void)state;
+  calm();
+  fail_at = 5; /* as `order` has it: the link */
+  fail_errno = EPERM;
+  w = dsh_writer_create(path, HEADER, &err);
+  assert_int_equal(append(w, "x", "{}", &err), 0);
+  assert_string_equal(trace, "truncate write unlink write fsync link fsync ");
+  dsh_writer_close(w);
+  calm();
+  assert_int_equal(events_in(path), 1);
+}
+
 static void failed_is_cut(void **state) {
   struct dsh_log_info info;
   struct dsh_error err;
@@ -570,7 +586,7 @@ int main(void) {
       T(lazily),     T(never_over),   T(misuse),        T(order),
       T(two_writers), T(strangers),   T(in_turn),       T(cut_frames),
       T(cut_header), T(cut_raw),      T(cut_crossing),  T(pinned),
-      T(faults),     T(failed_is_cut), T(kills),
+      T(faults),     T(failed_is_cut), T(no_links),     T(kills),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
