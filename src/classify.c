@@ -140,11 +140,11 @@ int dsh_classify(struct dsh_arena *a, const struct dsh_plan *plan,
   out->started = o->started;
   if (!plan->confined)
     return 0;
-  if (o->started == DSH_STARTED_NO) {
-    out->runner_failed = o->runner_failed;
-    return runner_words(a, o, out); /* nothing ran that could be denied */
-  }
-  if (o->started == DSH_STARTED_UNKNOWN && by_rules(a, plan, o, out) < 0)
+  out->runner_failed = o->runner_failed; /* by proof */
+  if (o->started == DSH_STARTED_NO) /* nothing ran that could be denied */
+    return runner_words(a, o, out);
+  if (!out->runner_failed && o->started == DSH_STARTED_UNKNOWN &&
+      by_rules(a, plan, o, out) < 0)
     return -1;
   if (out->runner_failed)
     return 0;

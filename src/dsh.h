@@ -302,7 +302,8 @@ struct dsh_spawn_opts {
   const char *cwd;        /* absolute, or NULL: the caller's */
   enum dsh_stdio in, out, err;
   int in_fd, out_fd, err_fd;  /* with DSH_STDIO_FD */
-  const void *input;          /* with in == PIPE; copied */
+  const void *input;          /* with in == PIPE; copied. NULL: it stays open */
+                              /* for dsh_run_write until dsh_run_close_input */
   size_t input_len;
   const int *pass_fds;        /* further descriptors that the command gets, */
   size_t n_pass_fds;          /* under the same number, each above 2 */
@@ -315,6 +316,8 @@ struct dsh_spawn_opts {
   bool foreground;            /* hand the terminal on fd 0 over and back */
   bool observe;               /* typed denial records */
   bool no_keeper;             /* nothing needs it: exec directly */
+  const char *keeper;         /* launcher that keeps what has none of its own */
+                              /* (danger-full-access, foreign runners); NULL */
 };
 
 struct dsh_output {
@@ -348,9 +351,10 @@ struct dsh_outcome {
   bool timed_out, aborted;
   bool runner_failed; /* by proof: launcher ended before `ready` */
   bool keeper;        /* facts come from the keeper */
+  bool status_lost;   /* it started, but nobody can say how it ended */
   struct dsh_output out, err;
   const struct dsh_denial *denial;
-  size_t n_denials;
+  size_t n_denials, denials_dropped; /* beyond what is kept */
   bool denials_known; /* a listener was there; else see listener_errnum */
   int listener_errnum;
   int64_t wall_ms, user_us, system_us, max_rss_kb;
@@ -375,11 +379,15 @@ int dsh_run_signal(struct dsh_run *r, int signum); /* to the command's group */
  * their text is copied to the arena. The outcome has only the later ones. */
 size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
                             struct dsh_denial *out, size_t max);
-/* Bytes written since the last read of stream 1 or 2, at most n. */
-size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n);
-/* To a pty or a stdin pipe. */
+/* Bytes written since the last read of stream 1 or 2, at most n. *skipped
+ * (or NULL) gets how many were lost before them: only the tail is kept. */
+size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n,
+                    uint64_t *skipped);
+/* To a pty or a stdin pipe, without waiting: bytes taken, or -1 with errno
+ * (EPIPE: nobody reads them any more). */
 ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n);
-/* The size of a pty run's terminal. 0, or -1 with errno. */
+void dsh_run_close_input(struct dsh_run *r);
+/* Of a pty. -1 with errno. */
 int dsh_run_resize(struct dsh_run *r, unsigned short rows,
                    unsigned short cols);
 void dsh_run_free(struct dsh_run *r); /* aborts at once when still running */

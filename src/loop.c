@@ -10,9 +10,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,7 +24,9 @@ enum {
   EVENTS = 64,
   CHUNK = 256 * 1024,
   CHUNKS_A_TURN = 8,  /* of one stream, before the others get theirs */
-  KILL_SLACK_MS = 2000 /* after the keeper should have killed */
+  TTY_LEFT = 1 << 20,     /* of a terminal, after the end */
+  KILL_SLACK_MS = 2000,   /* after the keeper should have killed */
+  KEEPER_LIMIT_MS = 12000 /* it gives up on a tree before that */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -83,10 +85,19 @@ static void begin_end(struct dsh_run *r, int64_t grace_ms) {
   }
 }
 
-/* The keeper did not, or there is none. Its end of the lifeline closing makes
- * one that still lives kill its tree. */
+/* The grace is over. A keeper should have killed by now: the lifeline's end
+ * tells it once more, and only one that is not heard of after that is killed
+ * itself, since its tree might outlive it. */
 static void kill_now(struct dsh_run *r) {
   r->kill_ms = 0;
+  if (r->has_keeper && !r->cut) {
+    r->cut = true;
+    r->kill_ms = loop_now_ms() + KEEPER_LIMIT_MS;
+    if (r->source[SOURCE_STATUS].fd >= 0)
+      shutdown(r->source[SOURCE_STATUS].fd, SHUT_WR);
+    signal_group(r, SIGCONT);
+    return;
+  }
   drop(&r->source[SOURCE_STATUS]);
   signal_group(r, SIGKILL);
 }
@@ -115,13 +126,14 @@ static void finish(struct dsh_run *r) {
 
 /* --- events -------------------------------------------------------------- */
 
-static void on_output(struct dsh_run *r, struct source *s, bool all) {
+/* Takes in at most `limit` bytes. */
+static void on_output(struct dsh_run *r, struct source *s, size_t limit) {
   static unsigned char chunk[CHUNK];
   struct stream *stream = s->kind == SOURCE_OUT ? &r->out : &r->err;
-  int turns = all ? 1 << 20 : CHUNKS_A_TURN;
-  while (turns-- && s->fd >= 0) {
-    ssize_t n = read(s->fd, chunk, sizeof chunk);
+  while (limit && s->fd >= 0) {
+    ssize_t n = read(s->fd, chunk, limit < CHUNK ? limit : CHUNK);
     if (n > 0) {
+      limit -= (size_t)n;
       stream_put(stream, r->spill_dir, chunk, (size_t)n);
       pthread_cond_broadcast(&changed);
     } else if (n < 0 && errno == EINTR) {
@@ -146,10 +158,10 @@ static void on_input(struct dsh_run *r, struct source *s) {
       break; /* EPIPE: the command does not want the rest */
     r->input_at += (size_t)n;
   }
-  if (!r->pty)
-    drop(s);
-  else
+  if (r->keep_input)
     epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+  else
+    drop(s);
 }
 
 static void on_status(struct dsh_run *r, struct source *s) {
@@ -176,7 +188,7 @@ static void on_status(struct dsh_run *r, struct source *s) {
 static void on_process(struct dsh_run *r, struct source *s) {
   int status = 0;
   siginfo_t info;
-  info.si_pid = 0;
+  memset(&info, 0, sizeof info);
   if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       info.si_pid == 0)
     return;
@@ -191,14 +203,17 @@ static void on_process(struct dsh_run *r, struct source *s) {
 }
 
 /* Everything has ended that can: the process is reaped, the keeper's last
- * word heard. Whoever still holds a pipe is not of this run's tree. */
+ * word heard. Whoever still holds a pipe is not of this run's tree: what it
+ * writes from now on is not taken, or it could keep us here. */
 static void settle(struct dsh_run *r) {
   int i;
-  if (!r->reaped)
-    return;
   on_status(r, &r->source[SOURCE_STATUS]);
-  for (i = SOURCE_OUT; i <= SOURCE_ERR; i++)
-    on_output(r, &r->source[i], true);
+  for (i = SOURCE_OUT; i <= SOURCE_ERR; i++) {
+    int left = 0;
+    if (r->source[i].fd >= 0 && !r->pty)
+      ioctl(r->source[i].fd, FIONREAD, &left);
+    on_output(r, &r->source[i], r->pty ? TTY_LEFT : (size_t)left);
+  }
   finish(r);
 }
 
@@ -212,7 +227,7 @@ static void handle(struct source *s) {
     break;
   case SOURCE_OUT:
   case SOURCE_ERR:
-    on_output(r, s, false);
+    on_output(r, s, CHUNKS_A_TURN * CHUNK);
     break;
   case SOURCE_IN:
     on_input(r, s);
@@ -234,7 +249,7 @@ static int keep_deadlines(void) {
     after = r->next;
     if (r->deadline_ms && now >= r->deadline_ms) {
       r->deadline_ms = 0;
-      r->outcome.timed_out = !r->ending && !r->reaped;
+      r->outcome.timed_out = !r->ending && !r->reaped && !r->heard_exited;
       begin_end(r, r->grace_ms);
     }
     if (r->kill_ms && now >= r->kill_ms)
@@ -306,7 +321,7 @@ int loop_add(struct dsh_run *r) {
     struct source *s = &r->source[i];
     struct epoll_event e = {i == SOURCE_IN ? EPOLLOUT : EPOLLIN, {NULL}};
     e.data.ptr = s;
-    if (s->fd >= 0 && (i != SOURCE_IN || r->input_len || !r->pty))
+    if (s->fd >= 0 && (i != SOURCE_IN || r->input_len || !r->keep_input))
       epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &e);
   }
   wake(); /* a new deadline may come first */
@@ -354,7 +369,7 @@ const struct dsh_outcome *dsh_run_outcome(struct dsh_run *r) {
 
 static void end(struct dsh_run *r, int64_t grace_ms) {
   pthread_mutex_lock(&mutex);
-  if (!r->finished && !r->ending)
+  if (!r->finished && !r->ending && !r->heard_exited)
     r->outcome.aborted = true;
   begin_end(r, grace_ms);
   wake();
@@ -401,33 +416,66 @@ size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
   return n;
 }
 
-size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n) {
+size_t dsh_run_read(struct dsh_run *r, int stream, void *buf, size_t n,
+                    uint64_t *skipped) {
   pthread_mutex_lock(&mutex);
-  n = stream_read(stream == 2 ? &r->err : &r->out, buf, n);
+  n = stream_read(stream == 2 ? &r->err : &r->out, buf, n, skipped);
   pthread_mutex_unlock(&mutex);
   return n;
 }
 
+/* A pipe without a reader raises SIGPIPE in the thread that writes; the
+ * caller's own disposition is left alone. */
+static ssize_t write_quietly(int fd, const void *buf, size_t n) {
+  const struct timespec none = {0, 0};
+  sigset_t pipe_set, old, pending;
+  ssize_t w;
+  int e;
+  sigemptyset(&pipe_set);
+  sigaddset(&pipe_set, SIGPIPE);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+  w = write(fd, buf, n);
+  e = errno;
+  if (w < 0 && e == EPIPE && !sigismember(&pending, SIGPIPE))
+    sigtimedwait(&pipe_set, NULL, &none);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  errno = e;
+  return w;
+}
+
 ssize_t dsh_run_write(struct dsh_run *r, const void *buf, size_t n) {
   ssize_t w = -1;
+  int e = EPIPE;
   pthread_mutex_lock(&mutex);
-  errno = EPIPE;
-  if (!r->finished && r->source[SOURCE_IN].fd >= 0)
-    w = write(r->source[SOURCE_IN].fd, buf, n);
+  if (!r->finished && r->source[SOURCE_IN].fd >= 0) {
+    w = write_quietly(r->source[SOURCE_IN].fd, buf, n);
+    e = errno;
+  }
   pthread_mutex_unlock(&mutex);
+  if (w < 0 && e == EAGAIN)
+    return 0;
+  errno = e;
   return w;
+}
+
+void dsh_run_close_input(struct dsh_run *r) {
+  pthread_mutex_lock(&mutex);
+  if (!r->pty && !r->finished)
+    drop(&r->source[SOURCE_IN]);
+  pthread_mutex_unlock(&mutex);
 }
 
 int dsh_run_resize(struct dsh_run *r, unsigned short rows,
                    unsigned short cols) {
   struct winsize size = {rows, cols, 0, 0};
-  int rc = -1;
+  int e = ENOTTY;
   pthread_mutex_lock(&mutex);
-  errno = r->pty ? EPIPE : ENOTTY;
   if (r->pty && !r->finished && r->source[SOURCE_IN].fd >= 0)
-    rc = ioctl(r->source[SOURCE_IN].fd, TIOCSWINSZ, &size);
+    e = ioctl(r->source[SOURCE_IN].fd, TIOCSWINSZ, &size) != 0 ? errno : 0;
   pthread_mutex_unlock(&mutex);
-  return rc;
+  errno = e;
+  return e ? -1 : 0;
 }
 
 void dsh_run_free(struct dsh_run *r) {

@@ -3,22 +3,26 @@
  *   run.start(record, opts) -> run | nil, err
  *     record: what confine gave: {argv, confined, launcher, backend, …}
  *     opts: env = {"NAME=value", …}, cwd, stdin = "null" | "inherit" |
- *       "pipe" | fd, input = bytes, stdout/stderr = "capture" | "inherit" |
- *       "null" | fd, pass_fds = {…}, timeout_ms, grace_ms, tail_bytes,
- *       spill_dir, pty, rows, cols, foreground, observe, no_keeper
+ *       "pipe" (stays open for run:write) | fd, input = bytes,
+ *       stdout/stderr = "capture" | "inherit" | "null" | fd,
+ *       pass_fds = {…}, timeout_ms, grace_ms, tail_bytes, spill_dir, pty,
+ *       rows, cols, foreground, observe, no_keeper, keeper = path
+ *   run.keeper(path?) -> the launcher's path | nil: for opts.keeper
  *   run:wait(ms?) -> "finished" | "stopped" | nil   (no ms: for ever)
  *   run:outcome() -> table | nil (not yet)
  *   run:abort(), run:signal(n) -> true | nil, err
  *   run:denials() -> list: takes out what was refused so far, while it runs
- *   run:read(stream, max?) -> bytes not yet read ("" if none)
- *   run:write(bytes) -> count | nil, err
- *   run:resize(rows, cols) -> true | nil, err: of a pty
+ *   run:read(stream, max?) -> bytes not yet read ("" if none), how many
+ *     before them are lost
+ *   run:write(bytes) -> count (0: not now) | nil, err
+ *   run:close_input(), run:resize(rows, cols) -> true | nil, err
  *   run:close(), also by <close> and collection; ends what still runs */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lua_dsh.h"
+#include "probe.h"
 
 int ldsh_open_run(lua_State *L);
 
@@ -107,7 +111,7 @@ static void read_opts(lua_State *L, int idx, struct dsh_arena *a,
       "env",        "cwd",        "stdin",     "input",      "stdout",
       "stderr",     "pass_fds",   "timeout_ms", "grace_ms",  "tail_bytes",
       "spill_dir",  "pty",        "rows",      "cols",       "foreground",
-      "observe",    "no_keeper",  NULL};
+      "observe",    "no_keeper",  "keeper",    NULL};
   struct dsh_strv env = {NULL, 0, 0};
   ldsh_check_fields(L, idx, "opts", known);
   ldsh_field_strv(L, idx, "opts", "env", a, &env);
@@ -138,6 +142,7 @@ static void read_opts(lua_State *L, int idx, struct dsh_arena *a,
   o->foreground = ldsh_field_bool(L, idx, "opts", "foreground", false);
   o->observe = ldsh_field_bool(L, idx, "opts", "observe", false);
   o->no_keeper = ldsh_field_bool(L, idx, "opts", "no_keeper", false);
+  o->keeper = ldsh_field_string(L, idx, "opts", "keeper", false);
 }
 
 static int ldsh_run_start(lua_State *L) {
@@ -222,6 +227,8 @@ static void push_denial(lua_State *L, const struct dsh_denial *d) {
 static void set_denials(lua_State *L, const struct dsh_outcome *o) {
   size_t i;
   set_bool(L, "denials_known", o->denials_known);
+  if (o->denials_dropped)
+    set_int(L, "denials_dropped", (lua_Integer)o->denials_dropped);
   if (o->listener_errnum)
     set_string(L, "listener", dsh_errno_name(o->listener_errnum));
   lua_createtable(L, (int)o->n_denials, 0);
@@ -261,6 +268,8 @@ static int run_outcome(lua_State *L) {
   set_bool(L, "aborted", o->aborted);
   set_bool(L, "runner_failed", o->runner_failed);
   set_bool(L, "keeper", o->keeper);
+  if (o->status_lost)
+    set_bool(L, "status_lost", true);
   set_output(L, "stdout", &o->out);
   set_output(L, "stderr", &o->err);
   set_denials(L, o);
@@ -308,12 +317,16 @@ static int run_read(lua_State *L) {
   lua_Integer stream = luaL_optinteger(L, 2, 1);
   lua_Integer max = luaL_optinteger(L, 3, DSH_TAIL_BYTES);
   luaL_Buffer b;
+  uint64_t skipped;
   char *room;
+  size_t n;
   luaL_argcheck(L, stream == 1 || stream == 2, 2, "stream: 1 or 2");
   luaL_argcheck(L, max > 0 && max <= READ_MAX, 3, "max: 1 to 1048576");
   room = luaL_buffinitsize(L, &b, (size_t)max);
-  luaL_pushresultsize(&b, dsh_run_read(r, (int)stream, room, (size_t)max));
-  return 1;
+  n = dsh_run_read(r, (int)stream, room, (size_t)max, &skipped);
+  luaL_pushresultsize(&b, n);
+  lua_pushinteger(L, (lua_Integer)skipped);
+  return 2;
 }
 
 static int run_write(lua_State *L) {
@@ -327,14 +340,25 @@ static int run_write(lua_State *L) {
   return 1;
 }
 
+static int run_close_input(lua_State *L) {
+  dsh_run_close_input(check_run(L));
+  return 0;
+}
+
 static int run_resize(lua_State *L) {
   struct dsh_run *r = check_run(L);
   lua_Integer rows = luaL_checkinteger(L, 2), cols = luaL_checkinteger(L, 3);
-  luaL_argcheck(L, rows > 0 && rows < 65536, 2, "rows: expected 1 to 65535");
-  luaL_argcheck(L, cols > 0 && cols < 65536, 3, "cols: expected 1 to 65535");
+  luaL_argcheck(L, rows > 0 && rows < 65536, 2, "rows: 1 to 65535");
+  luaL_argcheck(L, cols > 0 && cols < 65536, 3, "cols: 1 to 65535");
   if (dsh_run_resize(r, (unsigned short)rows, (unsigned short)cols) != 0)
     return fail_errno(L, "resize");
   lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int ldsh_run_keeper(lua_State *L) {
+  const char *given = luaL_optstring(L, 1, NULL);
+  lua_pushstring(L, dsh_launcher_path(ldsh_push_arena(L), given, NULL));
   return 1;
 }
 
@@ -350,11 +374,12 @@ int ldsh_open_run(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"wait", run_wait},     {"outcome", run_outcome}, {"abort", run_abort},
       {"signal", run_signal}, {"read", run_read},       {"write", run_write},
-      {"denials", run_denials}, {"resize", run_resize}, {"close", run_close},
-      {NULL, NULL}};
+      {"denials", run_denials}, {"close_input", run_close_input},
+      {"resize", run_resize}, {"close", run_close},     {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", run_close}, {"__close", run_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"start", ldsh_run_start},
+                                       {"keeper", ldsh_run_keeper},
                                        {NULL, NULL}};
   luaL_newmetatable(L, RUN);
   luaL_setfuncs(L, meta, 0);

@@ -1,12 +1,20 @@
 /* output.c: what a command wrote: the last bytes, and a file with the rest. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "run.h"
+
+#define SPILL_NAME "dsh-output-"
+
+enum { SPILL_AGE_S = 7 * 24 * 3600 };
 
 int stream_open(struct stream *s, size_t cap) {
   memset(s, 0, sizeof *s);
@@ -55,14 +63,49 @@ static void spill_write(struct stream *s, const unsigned char *data, size_t n) {
   }
 }
 
+/* The directory and what leads to it, for the owner alone. */
+static void make_place(const char *dir) {
+  char path[PATH_MAX];
+  char *p = path;
+  if (mkdir(dir, 0700) == 0 || errno != ENOENT || strlen(dir) >= sizeof path)
+    return;
+  strcpy(path, dir);
+  while ((p = strchr(p + 1, '/'))) {
+    *p = '\0';
+    mkdir(path, 0700);
+    *p = '/';
+  }
+  mkdir(dir, 0700);
+}
+
+/* Files of earlier runs are kept for a while, not for ever. */
+static void sweep_place(const char *dir) {
+  time_t now = time(NULL);
+  struct dirent *e;
+  struct stat st;
+  DIR *d = opendir(dir);
+  while (d && (e = readdir(d)))
+    if (strncmp(e->d_name, SPILL_NAME, sizeof SPILL_NAME - 1) == 0 &&
+        fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode) && now - st.st_mtime > SPILL_AGE_S)
+      unlinkat(dirfd(d), e->d_name, 0);
+  if (d)
+    closedir(d);
+}
+
 static void spill_open(struct stream *s, const char *dir) {
+  static bool swept;
   size_t n;
   if (!dir || s->no_spill)
     return;
-  n = strlen(dir) + sizeof "/dsh-output-XXXXXX";
+  make_place(dir);
+  if (!swept)
+    sweep_place(dir);
+  swept = true;
+  n = strlen(dir) + sizeof "/" SPILL_NAME "XXXXXX";
   s->spill_path = malloc(n);
   if (s->spill_path) {
-    snprintf(s->spill_path, n, "%s/dsh-output-XXXXXX", dir);
+    snprintf(s->spill_path, n, "%s/" SPILL_NAME "XXXXXX", dir);
     s->spill = mkostemp(s->spill_path, O_CLOEXEC); /* made 0600 */
   }
   if (s->spill < 0) {
@@ -113,9 +156,12 @@ static void ring_get(const struct stream *s, uint64_t from, unsigned char *out,
   memcpy(out + first, s->ring, n - first);
 }
 
-size_t stream_read(struct stream *s, void *out, size_t n) {
-  if (s->read < oldest(s))
-    s->read = oldest(s);
+size_t stream_read(struct stream *s, void *out, size_t n,
+                   uint64_t *skipped) {
+  uint64_t lost = s->read < oldest(s) ? oldest(s) - s->read : 0;
+  s->read += lost;
+  if (skipped)
+    *skipped = lost;
   if (n > s->total - s->read)
     n = (size_t)(s->total - s->read);
   ring_get(s, s->read, out, n);

@@ -28,7 +28,7 @@ struct stream {
 int stream_open(struct stream *s, size_t cap);
 /* `dir` is where a spill file may be made, or NULL. */
 void stream_put(struct stream *s, const char *dir, const void *data, size_t n);
-size_t stream_read(struct stream *s, void *out, size_t n);
+size_t stream_read(struct stream *s, void *out, size_t n, uint64_t *skipped);
 /* Fills *out with the tail, cut at a character boundary; text in the arena. */
 void stream_finish(struct stream *s, struct dsh_arena *a,
                    struct dsh_output *out);
@@ -50,19 +50,23 @@ struct dsh_run {
   struct source source[SOURCE_COUNT];
   pid_t pid;                    /* launcher, runner or command */
   bool has_keeper;              /* speaks keeper.h */
+  bool foreign;                 /* … but what it keeps is another's runner */
+  bool apart;                   /* … in a pid namespace of its own */
   bool no_keeper;               /* … but only until its execve */
   bool confined;
   bool pty;
   int tty;                      /* terminal to take back, or -1; owned */
   pid_t tty_group;              /* its foreground group before us */
   char *spill_dir;              /* owned, or NULL */
+  bool keep_input;              /* stdin stays open for dsh_run_write */
   unsigned char *input;         /* owned */
   size_t input_len, input_at;
   int64_t grace_ms;
   /* mutex: */
   int64_t started_ms, deadline_ms, kill_ms; /* absolute; 0: none */
-  bool ending, reaped, finished, stopped, status_lost;
+  bool ending, cut, reaped, finished, stopped, status_lost;
   int wait_status;
+  pid_t command_pid;            /* as the keeper sees it */
   struct stream out, err;
   enum dsh_stage last_stage;
   bool heard_hello, heard_ready, heard_started, heard_exited, heard_failed;
@@ -77,6 +81,13 @@ struct dsh_run {
 void status_packet(struct dsh_run *r, const void *packet, size_t n);
 /* Turns everything heard into the outcome's facts; after the end. */
 void status_conclude(struct dsh_run *r);
+
+/* pty.c: makes a terminal: *master, and its other side three times over. All
+ * numbers are at least `above`. 0 or -1 with errno. */
+int pty_open(unsigned short rows, unsigned short cols, int above, int *master,
+             int slave[3]);
+/* Moves a descriptor to a number of at least `above`; -1 with errno. */
+int raise_fd(int fd, int above);
 
 /* Hands a started run to the thread (started if need be); 0 or errno. */
 int loop_add(struct dsh_run *r);

@@ -39,7 +39,8 @@ struct start {
   int io[3];           /* becomes 0, 1, 2 */
   int status, status_to; /* socket and the number it gets; -1: none */
   int cwd;             /* directory descriptor, or -1 */
-  bool group;
+  char *const *paths;  /* where argv[0] may be, NULL terminated */
+  int pidfd;
   const char *stage;   /* where it failed */
   int errnum;
 };
@@ -79,13 +80,28 @@ static void close_rest(const struct start *s) {
     fcntl(s->status_to, F_SETFD, 0);
 }
 
+/* As execvpe with the command's own PATH. */
+static int execute(struct start *s) {
+  char *const *path;
+  int seen = ENOENT;
+  for (path = s->paths; *path; path++) {
+    execve(*path, s->argv, s->env);
+    if (errno == EACCES)
+      seen = EACCES;
+    else if (errno != ENOENT && errno != ENOTDIR)
+      return give_up(s, "exec");
+  }
+  errno = seen;
+  return give_up(s, "exec");
+}
+
 static int child_main(void *arg) {
   struct start *s = arg;
   int i;
   if (s->opts->pty) {
     if (setsid() < 0 || ioctl(s->io[0], TIOCSCTTY, 0) != 0)
       return give_up(s, "terminal");
-  } else if (s->group && setpgid(0, 0) != 0) {
+  } else if (setpgid(0, 0) != 0) {
     return give_up(s, "group");
   }
   if (s->cwd >= 0 && fchdir(s->cwd) != 0)
@@ -97,30 +113,13 @@ static int child_main(void *arg) {
     return give_up(s, "status");
   close_rest(s);
   default_signals();
-  execvpe(s->argv[0], s->argv, s->env);
-  return give_up(s, "exec");
+  return execute(s);
 }
 
 /* --- preparing ----------------------------------------------------------- */
 
-/* Numbers low enough to be overwritten in the child are moved up first. */
-static int raise_fd(int fd, int above) {
-  int up = fcntl(fd, F_DUPFD_CLOEXEC, above);
-  int e = errno;
-  close(fd);
-  errno = e;
-  return up;
-}
-
-static int highest_passed(const struct dsh_spawn_opts *o) {
-  size_t i;
-  int max = 9;
-  for (i = 0; i < o->n_pass_fds; i++)
-    if (o->pass_fds[i] > max)
-      max = o->pass_fds[i];
-  return max + 1;
-}
-
+/* The number that the launcher gets the status socket under. Descriptors of
+ * our own that the child overwrites are kept above it. */
 static int free_number(const struct dsh_spawn_opts *o) {
   int n = DSH_KEEPER_FD;
   size_t i;
@@ -174,52 +173,42 @@ static int open_stdio(enum dsh_stdio kind, int number, int given, int above,
       return -1;
     fd = number == 0 ? p[0] : p[1];
     *ours = raise_fd(number == 0 ? p[1] : p[0], above);
-    if (*ours >= 0) {
-      fcntl(*ours, F_SETFL, O_NONBLOCK | (number == 0 ? O_WRONLY : O_RDONLY));
-      if (number)
-        fcntl(*ours, F_SETPIPE_SZ, PIPE_BYTES); /* or what it may be */
+    if (*ours < 0) {
+      close(fd);
+      return -1;
     }
+    fcntl(*ours, F_SETFL, O_NONBLOCK | (number == 0 ? O_WRONLY : O_RDONLY));
+    if (number)
+      fcntl(*ours, F_SETPIPE_SZ, PIPE_BYTES); /* or what it may be */
     return raise_fd(fd, above);
   }
   fd = open("/dev/null", (number ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
   return fd < 0 ? fd : raise_fd(fd, above);
 }
 
-static int open_pty(struct dsh_run *r, const struct dsh_spawn_opts *o,
-                    struct start *s, int above) {
-  struct winsize size = {o->rows ? o->rows : 24, o->cols ? o->cols : 80, 0, 0};
-  char name[64];
-  int i, slave, master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (master < 0)
+static int open_terminal(struct dsh_run *r, const struct dsh_spawn_opts *o,
+                         struct start *s, int above) {
+  if (pty_open(o->rows, o->cols, above, &r->source[SOURCE_OUT].fd, s->io) != 0)
     return -1;
-  r->source[SOURCE_OUT].fd = master = raise_fd(master, above);
-  if (grantpt(master) != 0 || unlockpt(master) != 0 ||
-      ptsname_r(master, name, sizeof name) != 0)
-    return -1;
-  slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (slave < 0)
-    return -1;
-  s->io[0] = slave = raise_fd(slave, above);
-  ioctl(slave, TIOCSWINSZ, &size);
-  fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
-  for (i = 1; i < 3; i++)
-    s->io[i] = fcntl(slave, F_DUPFD_CLOEXEC, above);
-  r->source[SOURCE_IN].fd = fcntl(master, F_DUPFD_CLOEXEC, above);
-  return s->io[1] < 0 || s->io[2] < 0 || r->source[SOURCE_IN].fd < 0 ? -1 : 0;
+  r->source[SOURCE_IN].fd =
+      fcntl(r->source[SOURCE_OUT].fd, F_DUPFD_CLOEXEC, above);
+  return r->source[SOURCE_IN].fd < 0 ? -1 : 0;
 }
 
 static int open_all(struct dsh_run *r, const struct dsh_spawn_opts *o,
                     struct start *s, struct dsh_error *err) {
-  int above = highest_passed(o), sv[2];
+  int above = (s->status_to = free_number(o)) + 1, sv[2];
   if (o->cwd) {
     s->cwd = open(o->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (s->cwd < 0)
       return dsh_fail_path(err, DSH_E_SPAWN_FAILED, errno, "cwd", o->cwd,
                            "working directory \"%s\"", o->cwd);
     s->cwd = raise_fd(s->cwd, above);
+    if (s->cwd < 0)
+      return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "cwd", "descriptor");
   }
   if (o->pty) {
-    if (open_pty(r, o, s, above) != 0)
+    if (open_terminal(r, o, s, above) != 0)
       return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "terminal", "terminal");
   } else {
     s->io[0] = open_stdio(o->in, 0, o->in_fd, above,
@@ -238,8 +227,10 @@ static int open_all(struct dsh_run *r, const struct dsh_spawn_opts *o,
     return dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "status", "status socket");
   s->status = raise_fd(sv[1], above);
   r->source[SOURCE_STATUS].fd = raise_fd(sv[0], above);
-  s->status_to = free_number(o);
-  return 0;
+  return s->status < 0 || r->source[SOURCE_STATUS].fd < 0
+             ? dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "status",
+                        "status socket")
+             : 0;
 }
 
 /* A directory would let the command walk from it (openat), whatever the
@@ -254,7 +245,8 @@ static int check_stdin(const struct start *s, struct dsh_error *err) {
   return 0;
 }
 
-/* The launcher's argv with our words after its first. */
+/* The launcher's argv with our words after its first; what has no launcher
+ * of its own goes behind that of `keeper`, which restricts nothing. */
 static char **make_argv(struct dsh_run *r, const struct dsh_plan *plan,
                         const struct dsh_spawn_opts *o,
                         const struct start *s) {
@@ -262,7 +254,7 @@ static char **make_argv(struct dsh_run *r, const struct dsh_plan *plan,
   struct dsh_arena *a = &r->arena;
   size_t i = 0;
   if (r->has_keeper) {
-    dsh_strv_add(a, &v, plan->argv.v[i++]);
+    dsh_strv_add(a, &v, plan->launcher ? plan->argv.v[i++] : o->keeper);
     dsh_strv_add(a, &v, "--status-fd");
     dsh_strv_add(a, &v, dsh_format(a, "%d", s->status_to));
     if (o->observe && plan->confined)
@@ -275,9 +267,40 @@ static char **make_argv(struct dsh_run *r, const struct dsh_plan *plan,
       dsh_strv_add(a, &v, "--pass-fd");
       dsh_strv_add(a, &v, dsh_format(a, "%d", o->pass_fds[k]));
     }
+    if (!plan->launcher) {
+      dsh_strv_add(a, &v, "--unconfined");
+      dsh_strv_add(a, &v, "--");
+    }
   }
   for (; i < plan->argv.n; i++)
     dsh_strv_add(a, &v, plan->argv.v[i]);
+  return a->failed ? NULL : (char **)(uintptr_t)v.v;
+}
+
+/* Where argv[0] may be, by the command's own PATH. */
+static char **make_paths(struct dsh_run *r, const struct start *s) {
+  const char *dirs = "/usr/local/bin:/usr/bin:/bin", *end;
+  struct dsh_strv v = {NULL, 0, 0};
+  struct dsh_arena *a = &r->arena;
+  char *const *e;
+  if (strchr(s->argv[0], '/')) {
+    dsh_strv_add(a, &v, s->argv[0]);
+    return a->failed ? NULL : (char **)(uintptr_t)v.v;
+  }
+  for (e = s->env; *e; e++)
+    if (strncmp(*e, "PATH=", 5) == 0)
+      dirs = *e + 5;
+  for (; s->argv[0][0]; dirs = end + 1) {
+    end = strchrnul(dirs, ':');
+    dsh_strv_add(a, &v, dsh_format(a, "%.*s%s%s", (int)(end - dirs), dirs,
+                                   end > dirs ? "/" : "", s->argv[0]));
+    if (!*end)
+      break;
+  }
+  if (!v.n) {
+    dsh_strv_add(a, &v, "");
+    v.v[0] = NULL;
+  }
   return a->failed ? NULL : (char **)(uintptr_t)v.v;
 }
 
@@ -295,7 +318,7 @@ static pid_t start_child(struct start *s) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   pid = clone(child_main, (char *)stack + STACK,
-              CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+              CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, s, &s->pidfd);
   if (pid < 0)
     s->errnum = errno;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -308,14 +331,14 @@ static pid_t start_child(struct start *s) {
 static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
                         const struct start *s, struct dsh_error *err) {
   const char *stage = s->stage ? s->stage : "fork";
-  if (strcmp(stage, "exec") == 0 && !plan->confined) {
+  if (strcmp(stage, "exec") == 0 && !plan->confined && !r->has_keeper) {
     /* No runner between: the command itself cannot be executed. */
     r->outcome.started = DSH_STARTED_NO;
     r->outcome.stage = "exec";
     r->outcome.errnum = s->errnum;
     return 0;
   }
-  if (strcmp(stage, "exec") == 0)
+  if (strcmp(stage, "exec") == 0 && plan->confined)
     return dsh_fail_path(err, DSH_E_SANDBOX_UNAVAILABLE, s->errnum, "runner",
                          plan->argv.v[0], "cannot execute the runner \"%s\"",
                          plan->argv.v[0]);
@@ -337,6 +360,7 @@ static struct dsh_run *new_run(const struct dsh_plan *plan,
                                const struct dsh_spawn_opts *o) {
   struct dsh_run *r = calloc(1, sizeof *r);
   size_t tail = o->tail_bytes ? o->tail_bytes : DSH_TAIL_BYTES;
+  size_t n;
   int i;
   if (!r)
     return NULL;
@@ -344,8 +368,12 @@ static struct dsh_run *new_run(const struct dsh_plan *plan,
   for (i = 0; i < SOURCE_COUNT; i++)
     r->source[i] = (struct source){r, (enum source_kind)i, -1};
   r->tty = -1;
-  r->has_keeper = plan->launcher;
-  r->no_keeper = o->no_keeper;
+  r->has_keeper = plan->launcher || (o->keeper && !o->no_keeper);
+  r->no_keeper = o->no_keeper && plan->launcher;
+  r->foreign = plan->confined && !plan->launcher;
+  for (n = 1; plan->launcher && n < plan->argv_at; n++)
+    r->apart = r->apart || strcmp(plan->argv.v[n], "--runner") == 0;
+  r->keep_input = o->pty || (o->in == DSH_STDIO_PIPE && !o->input);
   r->confined = plan->confined;
   r->pty = o->pty;
   r->grace_ms = o->grace_ms ? o->grace_ms : DSH_GRACE_MS;
@@ -399,12 +427,15 @@ static int launch(struct dsh_run *r, const struct dsh_plan *plan,
   if (!s->argv)
     return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "spawn", "arguments");
   s->env = o->env ? (char *const *)(uintptr_t)o->env : environ;
-  s->group = true;
+  s->paths = make_paths(r, s);
+  if (!s->paths)
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "spawn", "arguments");
   remember_terminal(r, o);
   r->started_ms = loop_now_ms();
   r->deadline_ms = o->timeout_ms ? r->started_ms + o->timeout_ms : 0;
   r->pid = start_child(s);
   if (r->pid > 0 && s->stage) {
+    close(s->pidfd);
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
       ;
     r->reaped = true;
@@ -417,24 +448,15 @@ static int launch(struct dsh_run *r, const struct dsh_plan *plan,
     r->outcome.started = DSH_STARTED_UNKNOWN; /* the runner's start only */
   else if (!r->has_keeper)
     r->outcome.started = DSH_STARTED_YES;
-  r->source[SOURCE_PROCESS].fd =
-      (int)syscall(DSH_NR_pidfd_open, r->pid, 0);
-  if (r->source[SOURCE_PROCESS].fd < 0) {
-    dsh_fail(err, DSH_E_SPAWN_FAILED, errno, "pidfd", "process descriptor");
-    kill(-r->pid, SIGKILL);
-    kill(r->pid, SIGKILL);
-    waitpid(r->pid, NULL, 0);
-    r->reaped = true;
-    return -1;
-  }
-  fcntl(r->source[SOURCE_PROCESS].fd, F_SETFD, FD_CLOEXEC);
+  r->source[SOURCE_PROCESS].fd = s->pidfd;
   return 0;
 }
 
 struct dsh_run *dsh_run_start(const struct dsh_plan *plan,
                               const struct dsh_spawn_opts *o,
                               struct dsh_error *err) {
-  struct start s = {.opts = o, .io = {-1, -1, -1}, .status = -1, .cwd = -1};
+  struct start s = {
+      .opts = o, .io = {-1, -1, -1}, .status = -1, .cwd = -1, .pidfd = -1};
   struct dsh_run *r;
   int e;
   if (check_opts(o, err) != 0)

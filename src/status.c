@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "run.h"
 
@@ -19,13 +20,18 @@ static const char *text_of(struct dsh_run *r, const void *packet, size_t n,
 
 static void heard_denied(struct dsh_run *r, const void *packet, size_t n) {
   struct dsh_km_denied d;
-  struct dsh_denial *out = &r->denial[r->n_denials];
+  struct dsh_denial *out;
   const char *paths = (const char *)packet + sizeof d;
-  if (n < sizeof d || r->n_denials == DENIALS_MAX)
+  if (n < sizeof d)
     return;
+  if (r->n_denials == DENIALS_MAX) {
+    r->outcome.denials_dropped++;
+    return;
+  }
   memcpy(&d, packet, sizeof d);
   if ((size_t)d.path_len + d.path2_len > n - sizeof d)
     return;
+  out = &r->denial[r->n_denials];
   d.op[sizeof d.op - 1] = d.comm[sizeof d.comm - 1] = '\0';
   *out = (struct dsh_denial){
       .op = dsh_strdup(&r->denial_arena, d.op),
@@ -86,6 +92,7 @@ void status_packet(struct dsh_run *r, const void *packet, size_t n) {
     break;
   case DSH_KM_STARTED:
     r->heard_started = r->heard_ready;
+    r->command_pid = km.value;
     break;
   case DSH_KM_STOPPED:
     r->stopped = true;
@@ -124,26 +131,57 @@ static bool is_callers(enum dsh_stage stage) {
          stage == DSH_STAGE_STDIO;
 }
 
-static void conclude_keeper(struct dsh_run *r) {
+/* The keeper was killed: its command is nobody's child any more. Under a
+ * runner the pid namespace died with the keeper. */
+static void kill_orphans(const struct dsh_run *r) {
+  if (!r->apart && r->command_pid > 1 &&
+      getpgid(r->command_pid) == r->command_pid)
+    kill(-r->command_pid, SIGKILL);
+}
+
+static void conclude_started(struct dsh_run *r) {
   struct dsh_outcome *o = &r->outcome;
-  o->keeper = true;
+  o->started = r->foreign ? DSH_STARTED_UNKNOWN : DSH_STARTED_YES;
+  o->keeper = r->heard_exited;
+  if (r->heard_exited)
+    take_status(o, r->command_status);
+  else if (r->no_keeper && !r->status_lost)
+    take_status(o, r->wait_status);
+  else
+    o->status_lost = true;
+  if (o->status_lost)
+    kill_orphans(r);
+}
+
+/* What is said of a conversation that broke off, or ended with FAILED. */
+static void conclude_failed(struct dsh_run *r) {
+  struct dsh_outcome *o = &r->outcome;
+  bool ours = o->timed_out || o->aborted; /* we ended it on its way */
+  o->started = DSH_STARTED_NO;
+  o->keeper = r->heard_failed;
+  if (!r->heard_failed && !r->heard_hello)
+    r->last_stage = DSH_STAGE_LAUNCHER;
+  if (!r->heard_failed && r->heard_ready) {
+    r->last_stage = DSH_STAGE_EXEC; /* nobody can say whether it ran */
+    o->started = DSH_STARTED_UNKNOWN;
+    o->status_lost = true;
+  }
+  if (r->foreign && r->heard_failed && r->last_stage == DSH_STAGE_EXEC)
+    r->last_stage = DSH_STAGE_RUNNER_EXEC; /* what it kept is the runner */
+  o->stage = stage_names[r->last_stage];
+  o->runner_failed =
+      !ours && (!r->heard_failed || !is_callers(r->last_stage));
+}
+
+static void conclude_keeper(struct dsh_run *r) {
   /* Without a keeper the launcher becomes the command: `ready` and then the
    * close-on-exec end closing is execve having succeeded. */
   if (r->no_keeper)
     r->heard_started = r->heard_ready;
-  if (r->heard_started && !r->heard_failed) {
-    o->started = DSH_STARTED_YES;
-    /* A keeper that was killed: what the launcher's end tells is all. */
-    take_status(o, r->heard_exited ? r->command_status : r->wait_status);
-    o->keeper = r->heard_exited;
-    return;
-  }
-  o->started = DSH_STARTED_NO;
-  if (!r->heard_failed && !r->heard_hello)
-    r->last_stage = DSH_STAGE_LAUNCHER;
-  o->stage = stage_names[r->last_stage];
-  o->runner_failed = !is_callers(r->last_stage);
-  take_status(o, r->wait_status);
+  if (r->heard_started && !r->heard_failed)
+    conclude_started(r);
+  else
+    conclude_failed(r);
 }
 
 void status_conclude(struct dsh_run *r) {
@@ -154,6 +192,8 @@ void status_conclude(struct dsh_run *r) {
   o->n_denials = r->n_denials;
   if (r->has_keeper)
     conclude_keeper(r);
+  else if (r->status_lost)
+    o->status_lost = true; /* somebody else took it from the kernel */
   else if (o->started != DSH_STARTED_NO)
     take_status(o, r->wait_status);
 }

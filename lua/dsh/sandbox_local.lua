@@ -140,6 +140,13 @@ local function log_denials(opts, result)
   end
 end
 
+local function defaults(self, opts)
+  return { spill_dir = self.spill_dir, keeper = self.keeper,
+    env_from = self.env, on_result = function(result)
+      log_denials(opts, result)
+    end }
+end
+
 --- Starts an argv without waiting. -> handle of dsh.runner | nil, err
 function sandbox:start(argv, opts)
   opts = opts or {}
@@ -147,7 +154,7 @@ function sandbox:start(argv, opts)
   if not confined then
     return nil, err
   end
-  return runner.start(confined, opts)
+  return runner.start(confined, opts, defaults(self, opts))
 end
 
 --- Runs an argv without a shell. -> result | nil, err
@@ -159,13 +166,7 @@ function sandbox:run(argv, opts)
   if not confined then
     return nil, err
   end
-  local result
-  result, err = runner.run(confined, opts)
-  if not result then
-    return nil, err
-  end
-  log_denials(opts, result)
-  return result
+  return runner.run(confined, opts, defaults(self, opts))
 end
 
 function sandbox:probe()
@@ -229,8 +230,11 @@ function M.start(deps, config)
     provider:close()
     return nil, err
   end
+  local host = deps.host
   return setmetatable({ provider = provider, runner = config.runner,
-    policy = deps.sandbox_policy }, sandbox)
+    policy = deps.sandbox_policy, keeper = config.launcher,
+    env = host and host.env,
+    spill_dir = host and host.home and host.home .. "/spill" }, sandbox)
 end
 
 return M
