@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "cause.h"
 #include "probe.h"
+#include "verdict.h"
 #if defined __linux__
 #include "restrict.h"
 #endif
@@ -27,6 +28,8 @@ struct dsh_provider {
   struct dsh_arena config_arena; /* owned: copies of the configuration */
   struct dsh_arena keep;         /* owned: verdicts, until reprobe */
   const char *launcher;
+  const char *verdict_dir;       /* or NULL */
+  bool fresh;                    /* asked to probe again: believe no file */
   struct dsh_strv runner;
   struct dsh_failure_rule rule;  /* of the operator's runner */
   bool probe_runner;
@@ -107,6 +110,7 @@ static int configure(struct dsh_provider *p,
   p->limit_ms = c->probe_timeout_ms ? c->probe_timeout_ms : DSH_PROBE_MS;
   p->probe_runner = c->probe_runner;
   p->launcher = c->launcher ? dsh_strdup(a, c->launcher) : NULL;
+  p->verdict_dir = c->verdict_dir ? dsh_strdup(a, c->verdict_dir) : NULL;
   copy_list(a, &p->runner, &c->runner);
   copy_list(a, &p->rule.fatal_signatures, &c->signatures);
   if (a->failed)
@@ -151,6 +155,7 @@ void dsh_provider_free(struct dsh_provider *p) {
 
 void dsh_provider_reprobe(struct dsh_provider *p) {
   size_t i;
+  p->fresh = true;
   for (i = 0; i < p->n; i++)
     p->chain[i] = (struct link){p->chain[i].backend, NULL, NULL, false, {0}};
   dsh_arena_free(&p->keep);
@@ -218,6 +223,7 @@ static struct dsh_launch launch_of(const struct dsh_provider *p,
 
 static int settle(struct dsh_provider *p, struct link *l,
                   struct dsh_error *err) {
+  const char *program;
   struct dsh_launch in;
   if (l->probed)
     return 0;
@@ -234,12 +240,20 @@ static int settle(struct dsh_provider *p, struct link *l,
     return 0;
   }
   in = launch_of(p, l, NULL, NULL);
+  program = p->verdict_dir ? dsh_probe_program(&p->keep) : NULL;
+  if (program && !p->fresh &&
+      dsh_verdict_load(p->verdict_dir, l->backend->name, &in, program,
+                       &p->keep, &l->result))
+    return 0;
   if (dsh_probe_backend(l->backend, &in, p->limit_ms, &p->keep, &l->result,
                         err) != 0) {
     l->probed = false; /* no verdict: the next call tries again */
     return -1;
   }
   l->result.backend = l->backend->name;
+  if (program)
+    dsh_verdict_save(p->verdict_dir, l->backend->name, &in, program, &p->keep,
+                     &l->result);
   return 0;
 }
 

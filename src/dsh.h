@@ -250,6 +250,7 @@ struct dsh_provider_config {
   bool probe_runner;
   int64_t probe_timeout_ms;   /* 0: DSH_PROBE_MS */
   const char *launcher;       /* path of landlock-run; NULL: installed place */
+  const char *verdict_dir;    /* keep verdicts here across processes; or NULL */
 };
 
 struct dsh_provider *dsh_provider_new(const struct dsh_provider_config *c,

@@ -1,7 +1,8 @@
 /* lua_confine.c: dsh.core.confine.
  *
  *   confine.provider{backend=, runner_command={…}, failure_signatures={…},
- *     probe_runner=, probe_timeout_ms=, launcher=} -> provider | nil, err
+ *     probe_runner=, probe_timeout_ms=, launcher=, verdict_dir=}
+ *     -> provider | nil, err
  *   provider:confine(argv, policy) -> record | nil, err
  *     record: {argv, argv_at, confined, launcher, backend, mode, enforcement,
  *     gaps, limits, denial_signatures, runner_failure_rules}
@@ -183,7 +184,8 @@ static void fresh_cache(lua_State *L, int idx) {
 static int ldsh_provider_new(lua_State *L) {
   static const char *const known[] = {
       "backend",      "runner_command",   "failure_signatures",
-      "probe_runner", "probe_timeout_ms", "launcher", NULL};
+      "probe_runner", "probe_timeout_ms", "launcher",
+      "verdict_dir",  NULL};
   struct dsh_provider_config c;
   struct dsh_provider **box;
   struct dsh_error err;
@@ -197,6 +199,7 @@ static int ldsh_provider_new(lua_State *L) {
   a = ldsh_push_arena(L);
   c.backend = ldsh_field_string(L, 1, "config", "backend", false);
   c.launcher = ldsh_field_string(L, 1, "config", "launcher", false);
+  c.verdict_dir = ldsh_field_string(L, 1, "config", "verdict_dir", false);
   ldsh_field_strv(L, 1, "config", "runner_command", a, &c.runner);
   ldsh_field_strv(L, 1, "config", "failure_signatures", a, &c.signatures);
   c.probe_runner = ldsh_field_bool(L, 1, "config", "probe_runner", false);

@@ -72,6 +72,10 @@ static const char *find_own(struct dsh_arena *a, const char *name) {
   return NULL;
 }
 
+const char *dsh_probe_program(struct dsh_arena *a) {
+  return find_own(a, PROGRAM);
+}
+
 const char *dsh_launcher_path(struct dsh_arena *a, const char *configured,
                               struct dsh_error *err) {
   const char *path = configured ? configured : find_own(a, LAUNCHER);
@@ -316,7 +320,7 @@ static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
 int dsh_probe_backend(const struct dsh_backend *b, const struct dsh_launch *in,
                       int64_t limit_ms, struct dsh_arena *a,
                       struct dsh_probe_result *r, struct dsh_error *err) {
-  const char *program = find_own(a, PROGRAM);
+  const char *program = dsh_probe_program(a);
   struct places at;
   int m, e = 0;
   if (b == &dsh_backend_landlock && in->host->landlock_abi <= 0) {

@@ -14,6 +14,8 @@ const char *dsh_launcher_path(struct dsh_arena *a, const char *configured,
  * cause as err->stage: "not-installed", "not-trusted". */
 const char *dsh_runner_path(struct dsh_arena *a, const struct dsh_backend *b,
                             struct dsh_error *err);
+/* The probe program of this installation, or NULL. */
+const char *dsh_probe_program(struct dsh_arena *a);
 /* Runs the real line under the real profile and tries what it forbids, at
  * most limit_ms. Fills *r (strings in `a`); an unusable backend is a result,
  * not an error. */

@@ -206,6 +206,15 @@ local function guard_own_files(host, policy)
   return true
 end
 
+-- Where verdicts are kept across processes; a home is made for them.
+local function verdict_dir(host)
+  local home = host and host.home
+  if not home or not core.sys.mkdir(home) then
+    return nil
+  end
+  return home .. "/verdicts"
+end
+
 function M.start(deps, config)
   if config.runner then
     local ok, why = pcall(check_runner, config.runner)
@@ -218,7 +227,8 @@ function M.start(deps, config)
     runner_command = config.runnerCommand,
     failure_signatures = config.runnerFailureSignatures,
     probe_runner = config.probeRunner,
-    probe_timeout_ms = config.probeTimeoutMs })
+    probe_timeout_ms = config.probeTimeoutMs,
+    verdict_dir = verdict_dir(deps.host) })
   if not ok then
     return errors.fail("CONFIG_INVALID", tostring(provider),
       { stage = "sandbox" })
