@@ -29,40 +29,26 @@ function M.workspace(dir)
   return path
 end
 
---- The mode and where it comes from: "--mode", "$DSH_PERMISSION_MODE" or
--- "base profile".
-function M.mode(given)
-  if given then
-    return given, "--mode"
-  end
-  local env = os.getenv("DSH_PERMISSION_MODE")
-  if env and env ~= "" then
-    for _, mode in ipairs(MODES) do
-      if mode == env then
-        return mode, "$DSH_PERMISSION_MODE"
-      end
-    end
-    return nil, ("DSH_PERMISSION_MODE: unknown mode '%s'"):format(env)
-  end
-  return "workspace-write", "base profile"
-end
-
---- ctx, mode, where the mode comes from; or nil, error.
+--- ctx, mode, where the mode comes from, root; or nil, error. The base
+-- profile with the user's and the given patches, of which only the sandbox
+-- and its policy are started.
 function M.open(args)
   local root, why = M.workspace(args.workspace)
   if not root then
     return nil, why
   end
-  local mode, from = M.mode(args.mode)
-  if not mode then
-    return nil, from
-  end
-  local ctx, err = require("dsh").open({ mode = mode, workspace_root = root,
-    backend = args.backend })
+  local dsh = require("dsh")
+  local ctx, err = dsh.open({ profile = "base", patches = args.patch,
+    only = { "sandbox", "sandbox-policy" }, mode = args.mode,
+    workspace_root = root, backend = args.backend,
+    warn = function(message)
+      io.stderr:write("dshsh: ", message, "\n")
+    end })
   if not ctx then
     return nil, err
   end
-  return ctx, mode, from, root
+  return ctx, ctx.sandbox_policy.default_mode, args.mode and "--mode"
+    or dsh.origin(ctx, "sandbox-policy", "mode"), root
 end
 
 return M

@@ -174,14 +174,17 @@ end
 
 --- The parts to start, in dependency order; or nil, err.
 -- host: {env, platform, cwd, home?, warn}, given to who needs "host".
-function M.resolve(comp, host)
+-- wanted(row), if given, says which rows are started at all.
+function M.resolve(comp, host, wanted)
   local parts, ordered = {}, {}
-  for i, row in ipairs(patch.flatten(comp, host.platform)) do
-    local part, err = read_part(row, host)
-    if not part then
-      return nil, err
+  for _, row in ipairs(patch.flatten(comp, host.platform)) do
+    if not wanted or wanted(row) then
+      local part, err = read_part(row, host)
+      if not part then
+        return nil, err
+      end
+      parts[#parts + 1] = part
     end
-    parts[i] = part
   end
   local by_name, err = providers(parts)
   if not by_name then

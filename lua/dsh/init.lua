@@ -21,7 +21,7 @@ M.classify = require("dsh.core").confine.classify
 local FIELDS = { mode = "string", workspace_root = "string",
   profile = "string", patches = "table", set = "table", settings = "any",
   backend = "string", env = "table", platform = "string", rows = "table",
-  warn = "function", user = "boolean" }
+  warn = "function", user = "boolean", only = "table" }
 
 local function check_options(opts)
   if type(opts) ~= "table" then
@@ -136,7 +136,51 @@ function M.compose(opts)
   return comp, host
 end
 
---- Opens a context; see the top of this file.
+-- Of the profile's own rows only those with these ids; a row that a patch
+-- has inserted is always wanted.
+local function only_rows(only)
+  local ids = {}
+  for _, id in ipairs(only) do
+    ids[id] = true
+  end
+  return function(row)
+    return ids[row.id] or row.layer.kind ~= "profile"
+  end
+end
+
+-- A patch may have made a wanted row need others: then all are started.
+local function resolve(comp, host, only)
+  if only then
+    local parts = compose.resolve(comp, host, only_rows(only))
+    if parts then
+      return parts
+    end
+  end
+  return compose.resolve(comp, host)
+end
+
+--- Where the value of a row's config key comes from: "$NAME" where a
+-- variable of the environment was set and taken, "base profile" (and the
+-- like) where nothing has changed the profile, else file and line.
+function M.origin(ctx, id, key)
+  local row = ctx.composition.index[id].row
+  local n = row.resolved and row.resolved.values[key]
+  if not n then
+    return "default of " .. row.name
+  end
+  local name = n.raw and n.raw:match("^%${([%w_]+)")
+  local value = name and ctx.host.env[name]
+  if value and value ~= "" then
+    return "$" .. name
+  elseif n.file == row.layer.file then
+    return (row.layer.file:match("([^/]+)%.cordis%.yml$")
+      or row.layer.file) .. " profile"
+  end
+  return require("dsh.node").where({ file = n.file, line = n.line })
+end
+
+--- Opens a context; see the top of this file. only = {row ids}: start these
+-- of the profile's rows and no others, for a program that needs few.
 function M.open(opts)
   opts = opts or {}
   check_options(opts)
@@ -149,7 +193,7 @@ function M.open(opts)
     return nil, err
   end
   local parts
-  parts, err = compose.resolve(comp, host)
+  parts, err = resolve(comp, host, opts.only)
   if not parts then
     return nil, err
   end

@@ -110,3 +110,54 @@ describe("dshsh --dump-config", function()
     assert.equal(2, n) -- "." and ".."
   end)
 end)
+
+describe("dshsh run", function()
+  h.guard()
+
+  local function mode_of(d, env, ...)
+    local words = { "env", "-u", "DSH_PERMISSION_MODE",
+      "DSH_HOME=" .. d.O, "HOME=" .. d.O }
+    for _, word in ipairs(env) do
+      words[#words + 1] = word
+    end
+    for _, word in ipairs({ h.dshsh_path, "run", "--workspace", d.W,
+      "--json", ... }) do
+      words[#words + 1] = word
+    end
+    words[#words + 1] = "--"
+    words[#words + 1] = "/bin/true"
+    local r = h.exec(words)
+    local record = r.code == 0 and require("dsh.json").decode(r.out)
+    return record and record.sandbox.mode, record and record.sandbox.modeFrom,
+      r
+  end
+
+  it("takes its mode from the layers and says from which", function()
+    local d = h.scratch()
+    local patch = d.O .. "/p.yml"
+    h.write(patch, "- id: sandbox-policy\n  merge: {mode: read-only}\n")
+    local mode, from = mode_of(d, {})
+    assert.same({ "workspace-write", "base profile" }, { mode, from })
+    mode, from = mode_of(d, { "DSH_PERMISSION_MODE=read-only" })
+    assert.same({ "read-only", "$DSH_PERMISSION_MODE" }, { mode, from })
+    mode, from = mode_of(d, {}, "--patch", patch)
+    assert.same({ "read-only", patch .. ":2" }, { mode, from })
+    mode, from = mode_of(d, {}, "--patch", patch, "--mode",
+      "danger-full-access")
+    assert.same({ "danger-full-access", "--mode" }, { mode, from })
+    h.write(d.O .. "/cordis.patch.yml", h.read(patch))
+    mode, from = mode_of(d, {})
+    assert.same({ "read-only", d.O .. "/cordis.patch.yml:2" }, { mode, from })
+  end)
+
+  it("runs nothing under a patch that does not fit", function()
+    local d = h.scratch()
+    h.write(d.W .. "/p.yml", "- id: sandbox-polcy\n  merge: {mode: "
+      .. "read-only}\n")
+    local r = h.dshsh("run", "--workspace", d.W, "--patch", d.W .. "/p.yml",
+      "--", "/usr/bin/touch", d.W .. "/ran")
+    assert.equal(125, r.code)
+    assert.truthy(r.err:find("there is no row 'sandbox-polcy'", 1, true))
+    assert.is_false(h.exists(d.W .. "/ran"))
+  end)
+end)
