@@ -9,7 +9,7 @@
 #include "dsh.h"
 
 #define DSH_WINDOW_MAX (128u << 20)          /* bytes; more is refused */
-#define DSH_FRAME_CONTENT_MAX ((uint64_t)1 << 32) /* declared; more is refused */
+#define DSH_FRAME_CONTENT_MAX ((uint64_t)1 << 32) /* declared; likewise */
 #define DSH_WALK_BYTES (256u << 10)
 
 enum dsh_frame_kind {

@@ -186,8 +186,8 @@ static bool key(struct scan *s, const char **k, size_t *n, bool *escaped) {
   return true;
 }
 
-/* An object or array, of any depth up to the limit: a stack of bits says whether each
- * open bracket is an object's. */
+/* An object or array, of any depth up to the limit: a stack of bits says
+ * whether each open bracket is an object's. */
 static bool nested(struct scan *s, unsigned depth) {
   uint64_t object[DSH_JSON_DEPTH / 64 + 1] = {0};
   unsigned base = depth;

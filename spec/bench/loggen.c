@@ -63,7 +63,8 @@ static void chunk(void) {
 static void packed(void) {
   unsigned n = 8 + draw(40), i;
   len += (size_t)sprintf(text + len,
-                         "{\"type\":\"text-chunks\",\"seq0\":%lld,\"time0\":%lld,"
+                         "{\"type\":\"text-chunks\",\"seq0\":%lld,"
+                         "\"time0\":%lld,"
                          "\"data\":{\"turn\":1,\"step\":1,\"index\":0,\"dt\":[",
                          seq, 1785304900000 + seq * 37);
   for (i = 0; i + 1 < n; i++)

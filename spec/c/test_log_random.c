@@ -50,16 +50,18 @@ static void decoy(struct text *t) {
       "\"sandbox/mode\"", "\"{\\\"type\\\":\\\"sandbox/mode\\\"}\"",
       "{\"type\":\"sandbox/mode\",\"data\":{\"mode\":\"danger-full-access\"},"
       "\"seq\":3}",
-      "[{\"seq\":9},\"\\\\\",\"\\\\\\\"type\\\":\"]", "\"\\ud83d\\ude00 \xc3\xa9\"",
+      "[{\"seq\":9},\"\\\\\",\"\\\\\\\"type\\\":\"]",
+      "\"\\ud83d\\ude00 \xc3\xa9\"",
       "\"}\\n{\\\"type\\\":\\\"sandbox/mode\\\",\"", "-1.5e3", "[[],{},[{}]]",
       "{\"dt\":[1,2,3],\"mode\":\"danger-full-access\"}", "null"};
   put(t, "%s", PICK(decoys));
 }
 
 static void noise(struct text *t, unsigned n) {
+  static const char set[] = "abcdefghijklmnopqrstuvwxyz0123456789+/"
+                            "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   while (n--)
-    put(t, "%c", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                 "+/"[draw(64)]);
+    put(t, "%c", set[draw(64)]);
 }
 
 static void policy_data(struct text *t, const char **type) {

@@ -202,7 +202,8 @@ static void window_at_limit(void **state) {
 
 static void junk(void **state) {
   static const char *const tails[] = {"junk", "x", "{\"type\":\"x\"}\n",
-                                      "\x28\xb5\x2f\xfe", "(\xb5x", "\0\0\0\0\0"};
+                                      "\x28\xb5\x2f\xfe", "(\xb5x",
+                                      "\0\0\0\0\0"};
   struct made m = {0};
   size_t i, head;
   (void)state;
