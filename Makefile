@@ -73,7 +73,7 @@ $(B)/libdsh.a: $(CORE_OBJ)
 	rm -f $@ && $(AR) rcs $@ $^
 
 lua/dsh/core.so: $(LUA_OBJ) $(B)/libdsh.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -pthread -o $@.tmp $^ $(PKG_LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -pthread -Wl,-z,nodelete -o $@.tmp $^ $(PKG_LIBS)
 	mv $@.tmp $@
 
 $(B)/dshsh: $(B)/obj/src/dshsh.o $(LUA_OBJ) $(B)/libdsh.a
