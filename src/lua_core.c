@@ -6,6 +6,7 @@
 /* Each sub-table of dsh.core, once, a line each. */
 #define PARTS(X)                                                             \
   X(confine)                                                                 \
+  X(fence)                                                                   \
   X(run)                                                                     \
   X(sys)                                                                     \
   X(json)                                                                    \
