@@ -83,6 +83,8 @@ local function spawn_options(opts, defaults)
   }
   if opts.stdin == "inherit" or opts.stdin == "pipe" then
     out.stdin = opts.stdin
+  elseif type(opts.stdin) == "table" then
+    out.input = opts.stdin[1] -- these very bytes, whatever they spell
   elseif type(opts.stdin) == "string" then
     out.input = opts.stdin
   elseif opts.stdin ~= nil then
@@ -167,7 +169,7 @@ function M.failure(confined, result)
   return err
 end
 
--- a run in progress ------------------------------------------------------------
+-- a run in progress ---------------------------------------------------------
 
 local SIGCONT <const> = 18
 
@@ -293,7 +295,7 @@ function M.run(confined, opts, defaults)
     return nil, err
   end
   local run <close> = self.run -- luacheck: ignore
-  local abort, result = opts and opts.abort, nil
+  local abort = opts and opts.abort
   if not abort then
     return self:wait()
   end
@@ -301,6 +303,7 @@ function M.run(confined, opts, defaults)
   if abort.aborted then
     self:abort()
   end
+  local result
   repeat
     result, err = self:wait(ABORT_STEP_MS)
     if abort.poll and not abort.aborted and abort.poll() then
