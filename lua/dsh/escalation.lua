@@ -131,6 +131,16 @@ function M.ask(approval, r)
   return M.widen(r.policy, r.to), answer
 end
 
+--- Asks, and then makes the one call that the grant serves: call(policy,
+-- answer); its results. nil, err, answer? when it was not allowed.
+function M.call(approval, r, call)
+  local policy, err, answer = M.ask(approval, r)
+  if not policy then
+    return nil, err, answer
+  end
+  return call(policy, err)
+end
+
 --- Takes back a session's grant by its id; true, or nil, err.
 function M.revoke(session, id)
   local kept, found = {}, false

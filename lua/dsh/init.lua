@@ -5,7 +5,7 @@
 --   local r = ctx.shell:run{ command = "echo hi" }
 --
 -- dsh.open{mode=, workspace_root=, profile=, patches=, set=, settings=,
--- backend=, env=, platform=, rows=, warn=} composes rows, starts their
+-- backend=, runner=, env=, platform=, rows=, warn=} composes rows, starts their
 -- services and gives a context, or nil, err. Without a profile it is a small
 -- composition of its own, read-only unless `mode` says otherwise.
 local sys = require("dsh.core").sys
@@ -21,7 +21,8 @@ M.classify = require("dsh.core").confine.classify
 local FIELDS = { mode = "string", workspace_root = "string",
   profile = "string", patches = "table", set = "table", settings = "any",
   backend = "string", env = "table", platform = "string", rows = "table",
-  warn = "function", user = "boolean", only = "table" }
+  warn = "function", user = "boolean", only = "table",
+  runner = "table" }
 
 local function check_options(opts)
   if type(opts) ~= "table" then

@@ -180,9 +180,9 @@ local function option_layer(opts, host)
   if next(policy) then
     entries[#entries + 1] = { id = "sandbox-policy", merge = policy }
   end
-  if opts.backend then
+  if opts.backend or opts.runner then
     entries[#entries + 1] = { id = "sandbox",
-      merge = { backend = opts.backend } }
+      merge = { backend = opts.backend, runner = opts.runner } }
   end
   return { kind = "patch", name = "dsh.open",
     list = node.from_lua(entries, { file = "dsh.open" }, "options") }

@@ -188,6 +188,26 @@ describe("escalation", function()
     assert.equal(PAIR, s:types()) -- no grant stays
   end)
 
+  it("makes the one call that a grant serves, or none", function()
+    local a, s, ran = make(), fake.new(), {}
+    local function call(policy)
+      ran[#ran + 1] = policy.mode
+      return "result"
+    end
+    local r = { policy = POLICY, to = { mode = "workspace-write" },
+      reason = "why not", tool = "bash", session = s,
+      action = { argv = { "true" } } }
+    local none, err = escalation.call(a, r, call)
+    assert.is_nil(none)
+    assert.equal("APPROVAL_UNAVAILABLE", err.code)
+    a:add_answerer(function()
+      assert.same({}, ran) -- nothing before it is granted
+      return "allowed-once"
+    end)
+    assert.equal("result", escalation.call(a, r, call))
+    assert.same({ "workspace-write" }, ran)
+  end)
+
   it("asks nobody when it does not widen", function()
     local a, s, asked = make(), fake.new(), false
     a:add_answerer(function() asked = true; return "allowed-once" end)
