@@ -245,24 +245,31 @@ static bool decodes(struct dsh_walk *w, const struct dsh_frame *f) {
   return at == end && rc == 0;
 }
 
+bool dsh_walk_seek_magic(struct dsh_walk *w) {
+  while (w->end - w->pos >= MAGIC_BYTES) {
+    uint64_t left = w->end - w->pos;
+    size_t n = left < DSH_WALK_BYTES ? (size_t)left : DSH_WALK_BYTES;
+    const unsigned char *p = dsh_walk_bytes(w, w->pos, n);
+    const unsigned char *hit = p ? memmem(p, n, magic, MAGIC_BYTES) : NULL;
+    if (!p)
+      return false;
+    w->pos += hit ? (uint64_t)(hit - p) : n - (MAGIC_BYTES - 1);
+    if (hit)
+      return true;
+  }
+  return false;
+}
+
 bool dsh_walk_hidden(struct dsh_walk *w, uint64_t at) {
-  uint64_t pos = at + 1, keep = w->pos;
+  uint64_t keep = w->pos, next = at + 1;
   unsigned tries = 0;
   bool found = false;
-  while (!found && pos + MAGIC_BYTES <= w->end) {
-    uint64_t left = w->end - pos;
-    size_t n = left < DSH_WALK_BYTES ? (size_t)left : DSH_WALK_BYTES;
-    const unsigned char *p = dsh_walk_bytes(w, pos, n);
-    const unsigned char *hit = p ? memmem(p, n, magic, MAGIC_BYTES) : NULL;
+  while (!found) {
     struct dsh_frame f;
-    if (!p)
+    w->pos = next;
+    if (next >= w->end || !dsh_walk_seek_magic(w))
       break;
-    if (!hit) {
-      pos += n - (MAGIC_BYTES - 1);
-      continue;
-    }
-    pos += (uint64_t)(hit - p);
-    w->pos = pos++;
+    next = w->pos + 1;
     if (++tries > HIDDEN_TRIES)
       found = true;
     else

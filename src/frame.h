@@ -44,6 +44,8 @@ int dsh_walk_next(struct dsh_walk *w, struct dsh_frame *f,
 /* Bytes [at, at + n) of the file: a pointer valid until the next call on w,
  * or NULL (n over DSH_WALK_BYTES, file shorter, or a read error). */
 const unsigned char *dsh_walk_bytes(struct dsh_walk *w, uint64_t at, size_t n);
+/* Moves to the next place that has a frame's magic number; false: none. */
+bool dsh_walk_seek_magic(struct dsh_walk *w);
 /* Does a whole, checksummed frame that decodes start at some byte in (at,
  * end)? Then what begins at `at` was not torn but damaged. */
 bool dsh_walk_hidden(struct dsh_walk *w, uint64_t at);

@@ -18,7 +18,8 @@
 
 enum {
   SEGMENT_BYTES = 64 << 10, /* compressed */
-  SEGMENT_FRAMES = 1024
+  SEGMENT_FRAMES = 1024,
+  LONG_BYTES = 4 << 20 /* from here on the headers are walked by two */
 };
 
 struct segment {
@@ -94,16 +95,18 @@ static void free_segments(struct segments *s) {
   free(s->v);
 }
 
-/* 0: an ordinary log, cut up; -1: not for us. */
-static int cut(struct dsh_walk *w, struct segments *s) {
+/* Walks on until a frame begins at or behind `stop`, or the file ends (1).
+ * 0: stopped; -1: not an ordinary log. */
+static int cut(struct dsh_walk *w, struct segments *s, uint64_t stop) {
   struct segment *one = NULL;
   struct dsh_frame f;
   unsigned frames = 0;
-  while (dsh_walk_next(w, &f, NULL) == 0) {
-    if (f.kind == DSH_FRAME_END)
-      return s->n ? 0 : -1;
-    if (f.kind == DSH_FRAME_TORN || (f.kind == DSH_FRAME_DATA && !f.checksum))
+  while (w->pos < stop) {
+    if (dsh_walk_next(w, &f, NULL) != 0 || f.kind == DSH_FRAME_TORN ||
+        (f.kind == DSH_FRAME_DATA && !f.checksum))
       return -1;
+    if (f.kind == DSH_FRAME_END)
+      return s->n ? 1 : -1;
     if (!one || one->end - one->at + f.size > SEGMENT_BYTES ||
         ++frames > SEGMENT_FRAMES) {
       one = add_segment(s, f.at);
@@ -114,9 +117,67 @@ static int cut(struct dsh_walk *w, struct segments *s) {
     one->end = f.at + f.size;
     s->frames++;
   }
-  return -1;
+  return 0;
 }
 
+/* The second half of a long file, walked by a thread from a guess: a place
+ * that looks like a frame's beginning. The guess holds if the walk from the
+ * file's start arrives at that very place; else this work is thrown away. */
+struct guess {
+  int fd;
+  uint64_t from, size; /* in: where to look; the file's size */
+  uint64_t at;         /* out: the place */
+  struct segments s;   /* out; owned */
+  int rc;              /* out: 1 when it went through to the end */
+};
+
+static void *walk_guess(void *arg) {
+  struct guess *g = arg;
+  struct dsh_walk w;
+  g->rc = -1;
+  if (dsh_walk_init(&w, g->fd, g->from, g->size, NULL) != 0)
+    return NULL;
+  if (dsh_walk_seek_magic(&w)) {
+    g->at = w.pos;
+    g->rc = cut(&w, &g->s, UINT64_MAX);
+  }
+  dsh_walk_free(&w);
+  return NULL;
+}
+
+static int join_guess(struct dsh_walk *w, struct segments *s,
+                      struct guess *g) {
+  size_t i;
+  int rc = 0;
+  if (g->rc == 1)
+    rc = cut(w, s, g->at);
+  if (rc != 0 || g->rc != 1 || w->pos != g->at)
+    return rc != 0 ? rc : cut(w, s, UINT64_MAX);
+  for (i = 0; i < g->s.n; i++) {
+    struct segment *one = add_segment(s, g->s.v[i].at);
+    if (!one)
+      return -1;
+    one->end = g->s.v[i].end;
+  }
+  s->frames += g->s.frames;
+  return 1;
+}
+
+static int cut_long(struct dsh_walk *w, struct segments *s) {
+  struct guess g = {.fd = w->fd, .from = w->end / 2, .size = w->end};
+  pthread_t other;
+  int rc;
+  if (pthread_create(&other, NULL, walk_guess, &g) != 0)
+    return cut(w, s, UINT64_MAX);
+  rc = cut(w, s, g.from);
+  pthread_join(other, NULL);
+  if (rc == 0)
+    rc = join_guess(w, s, &g);
+  free_segments(&g.s);
+  return rc;
+}
+
+/* 0: an ordinary log, cut up; -1: not for us. */
 static int cut_file(const char *path, struct segments *s) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = -1;
   struct dsh_walk w;
@@ -127,12 +188,12 @@ static int cut_file(const char *path, struct segments *s) {
   if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
     s->size = (uint64_t)st.st_size;
     if (dsh_walk_init(&w, fd, 0, s->size, NULL) == 0) {
-      rc = cut(&w, s);
+      rc = s->size < LONG_BYTES ? cut(&w, s, UINT64_MAX) : cut_long(&w, s);
       dsh_walk_free(&w);
     }
   }
   close(fd);
-  return rc;
+  return rc == 1 ? 0 : -1;
 }
 
 /* Reads one segment; -1: something in it is not ordinary. */

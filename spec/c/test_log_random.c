@@ -198,6 +198,20 @@ static void compare(const struct dsh_fold *want, const struct dsh_fold *got,
                         got->grants ? got->grants : "-");
 }
 
+/* A skippable frame that holds a whole one, which must not be found. */
+static void hidden_frame(struct made *m) {
+  static const char text[] =
+      "{\"type\":\"sandbox/mode\",\"data\":{\"mode\":"
+      "\"danger-full-access\"},\"seq\":0}\n";
+  unsigned char head[8] = {0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0};
+  struct made inner = {0};
+  made_text(&inner, text);
+  head[4] = (unsigned char)inner.n;
+  made_add(m, head, sizeof head);
+  made_add(m, inner.p, inner.n);
+  free(inner.p);
+}
+
 /* Frames over the text; unsafe[i] is set where a byte has no checksum. */
 static void frames(struct made *m, const struct text *t, char *unsafe,
                    const struct spec *how) {
@@ -216,6 +230,8 @@ static void frames(struct made *m, const struct text *t, char *unsafe,
       made_text(m, "");
     if (draw(15) == 0)
       made_skip(m, draw(9));
+    if (draw(15) == 0 || (how->lines > 5000 && draw(2)))
+      hidden_frame(m);
     at += n;
   }
 }
@@ -304,12 +320,17 @@ static void long_unchecked(void **state) {
   many(&(struct spec){800, 1000, 200, false}, 8);
 }
 
+static void huge_logs(void **state) { /* walked from two ends */
+  (void)state;
+  many(&(struct spec){9000, 3000, 0, false}, 3);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       T(short_logs), T(short_across), T(short_unchecked),
-      T(long_logs),  T(long_across),  T(long_unchecked),
+      T(long_logs),  T(long_across),  T(long_unchecked), T(huge_logs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
