@@ -15,13 +15,26 @@ local function clean(text)
   return (text:gsub("[%c]", "?"))
 end
 
+-- What patched the row; for a group also what came into it and what patched
+-- the rows inside.
+local function add_changes(lines, row, inside)
+  for _, change in ipairs(row.changes) do
+    lines[#lines + 1] = ("# patched by %s (%s)%s"):format(clean(node.where(
+      { file = change.node.file, line = change.node.line })),
+      table.concat(change.keys, ", "), inside)
+  end
+  for _, r in ipairs(row.group or {}) do
+    if r.layer ~= row.layer then
+      lines[#lines + 1] = ("# row %s from %s"):format(clean(r.id),
+        clean(r.layer.name))
+    end
+    add_changes(lines, r, " in " .. clean(r.id))
+  end
+end
+
 local function provenance(row)
   local lines = { "# from " .. clean(row.layer.name) }
-  for _, change in ipairs(row.changes) do
-    lines[#lines + 1] = ("# patched by %s (%s)"):format(clean(node.where(
-      { file = change.node.file, line = change.node.line })),
-      table.concat(change.keys, ", "))
-  end
+  add_changes(lines, row, "")
   return table.concat(lines, "\n")
 end
 

@@ -446,6 +446,27 @@ describe("a dump", function()
 ]]):gsub("W/", d.W .. "/"), dump.text(comp, host))
   end)
 
+  it("says what came into a group and what was patched there", function()
+    local d = h.scratch()
+    h.write(d.W .. "/p.yml", "- id: g\n  group:\n    - {id: a, name: m}\n")
+    h.write(d.W .. "/q.yml", "- id: g\n  insert: [{id: b, name: m}]\n"
+      .. "- {id: a, disabled: true}\n")
+    local comp, host = dsh.compose({ profile = d.W .. "/p.yml", env = {},
+      patches = { d.W .. "/q.yml" } })
+    assert.equal(([[
+# from W/p.yml
+# patched by W/q.yml:3 (disabled) in a
+# row b from W/q.yml
+- id: g
+  group:
+    - id: a
+      name: m
+      disabled: true
+    - id: b
+      name: m
+]]):gsub("W/", d.W .. "/"), dump.text(comp, host))
+  end)
+
   it("can be loaded, and dumps to the same rows again", function()
     local d = h.scratch()
     local file = d.W .. "/dump.yml"
