@@ -17,11 +17,23 @@
 
 enum { CHAIN_MAX = 8 };
 
+/* The last plan of a backend in a mode. Planning is pure, so the same roots
+ * give the same words; a call that repeats itself copies them. */
+struct memo {
+  struct dsh_arena arena;  /* owned */
+  struct dsh_roots roots;  /* only what planners look at */
+  struct dsh_strv argv;    /* its strings lie in one block */
+  char *block;
+  size_t bytes;
+  uint64_t number;         /* 0: empty */
+};
+
 struct link {
   const struct dsh_backend *backend;
   const char *launcher, *runner; /* in `keep`; NULL: not found */
   bool probed;
   struct dsh_probe_result result;
+  struct memo memo[2];     /* by DSH_READ_ONLY, DSH_WORKSPACE_WRITE */
 };
 
 struct dsh_provider {
@@ -38,6 +50,7 @@ struct dsh_provider {
   size_t n;
   struct dsh_host host;
   struct dsh_probe_result results[CHAIN_MAX];
+  uint64_t plans;          /* memos made so far */
 };
 
 /* --- the provider -------------------------------------------------------- */
@@ -145,9 +158,20 @@ struct dsh_provider *dsh_provider_new(const struct dsh_provider_config *c,
   return p;
 }
 
+static void forget_plans(struct dsh_provider *p) {
+  size_t i;
+  int m;
+  for (i = 0; i < p->n; i++)
+    for (m = 0; m < 2; m++) {
+      dsh_arena_free(&p->chain[i].memo[m].arena);
+      p->chain[i].memo[m].number = 0;
+    }
+}
+
 void dsh_provider_free(struct dsh_provider *p) {
   if (!p)
     return;
+  forget_plans(p);
   dsh_arena_free(&p->config_arena);
   dsh_arena_free(&p->keep);
   free(p);
@@ -156,8 +180,9 @@ void dsh_provider_free(struct dsh_provider *p) {
 void dsh_provider_reprobe(struct dsh_provider *p) {
   size_t i;
   p->fresh = true;
+  forget_plans(p);
   for (i = 0; i < p->n; i++)
-    p->chain[i] = (struct link){p->chain[i].backend, NULL, NULL, false, {0}};
+    p->chain[i] = (struct link){.backend = p->chain[i].backend};
   dsh_arena_free(&p->keep);
   look_at_host(&p->host);
 }
@@ -352,7 +377,82 @@ static int unavailable(const struct dsh_policy *policy,
       dsh_mode_name(policy->mode));
 }
 
-static int plan_with(struct dsh_provider *p, struct link *l,
+/* --- the same plan again --------------------------------------------------- */
+
+static bool same_list(const struct dsh_strv *a, const struct dsh_strv *b) {
+  size_t i;
+  if (a->n != b->n)
+    return false;
+  for (i = 0; i < a->n; i++)
+    if (strcmp(a->v[i], b->v[i]) != 0)
+      return false;
+  return true;
+}
+
+static bool same_roots(const struct dsh_roots *a, const struct dsh_roots *b) {
+  size_t i;
+  if (a->n != b->n || b->unprotectable.n ||
+      !same_list(&a->protected_, &b->protected_))
+    return false;
+  for (i = 0; i < a->n; i++)
+    if (a->root[i].read_only != b->root[i].read_only ||
+        strcmp(a->root[i].path, b->root[i].path) != 0)
+      return false;
+  return true;
+}
+
+/* Every word of `in`, copied into one block. */
+static char *copy_words(struct dsh_arena *a, const struct dsh_strv *in,
+                        struct dsh_strv *out, size_t bytes) {
+  char *block = dsh_alloc(a, bytes), *at = block;
+  size_t i, n;
+  for (i = 0; block && i < in->n; i++, at += n) {
+    n = strlen(in->v[i]) + 1;
+    memcpy(at, in->v[i], n);
+    dsh_strv_add(a, out, at);
+  }
+  return block;
+}
+
+static void remember(struct dsh_provider *p, struct memo *m,
+                     const struct dsh_roots *roots,
+                     const struct dsh_strv *argv) {
+  struct dsh_arena *a = &m->arena;
+  size_t i;
+  m->number = 0;
+  dsh_arena_free(a);
+  m->roots = (struct dsh_roots){.n = roots->n};
+  m->roots.root = dsh_alloc(a, (roots->n + 1) * sizeof *roots->root);
+  for (i = 0; m->roots.root && i < roots->n; i++) {
+    m->roots.root[i] = roots->root[i];
+    m->roots.root[i].path = dsh_strdup(a, roots->root[i].path);
+  }
+  copy_list(a, &m->roots.protected_, &roots->protected_);
+  m->argv = (struct dsh_strv){NULL, 0, 0};
+  for (m->bytes = i = 0; i < argv->n; i++)
+    m->bytes += strlen(argv->v[i]) + 1;
+  m->block = copy_words(a, argv, &m->argv, m->bytes);
+  if (!a->failed)
+    m->number = ++p->plans;
+}
+
+/* The remembered words with room for n more. */
+static int recall(const struct memo *m, struct dsh_arena *a, size_t more,
+                  struct dsh_strv *out) {
+  char *block = dsh_alloc(a, m->bytes);
+  size_t i;
+  out->v = dsh_alloc(a, (m->argv.n + more + 2) * sizeof *out->v);
+  if (!block || !out->v)
+    return -1;
+  memcpy(block, m->block, m->bytes);
+  for (i = 0; i < m->argv.n; i++)
+    out->v[i] = block + (m->argv.v[i] - m->block);
+  out->n = m->argv.n;
+  out->cap = m->argv.n + more + 2;
+  return 0;
+}
+
+static int plan_anew(struct dsh_provider *p, struct link *l,
                      const struct dsh_policy *policy,
                      const struct dsh_roots *roots, struct dsh_arena *a,
                      struct dsh_plan *out, struct dsh_error *err) {
@@ -362,6 +462,26 @@ static int plan_with(struct dsh_provider *p, struct link *l,
   if (l->backend->plan(a, &in, &out->argv, err) != 0)
     return -1;
   return check_size(out, err);
+}
+
+static int plan_with(struct dsh_provider *p, struct link *l,
+                     const struct dsh_policy *policy,
+                     const struct dsh_roots *roots, size_t more,
+                     struct dsh_arena *a, struct dsh_plan *out,
+                     struct dsh_error *err) {
+  struct memo *m = &l->memo[policy->mode == DSH_READ_ONLY ? 0 : 1];
+  out->words_key = m;
+  if (m->number && same_roots(&m->roots, roots)) {
+    out->words_number = m->number;
+    if (recall(m, a, more, &out->argv) == 0)
+      return 0;
+    return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "confine", "out of memory");
+  }
+  if (plan_anew(p, l, policy, roots, a, out, err) != 0)
+    return -1;
+  remember(p, m, roots, &out->argv);
+  out->words_number = m->number;
+  return 0;
 }
 
 /* A verdict that lies in the place or the moment is no lasting one: where
@@ -376,8 +496,9 @@ static void forget_the_moment(struct dsh_provider *p) {
 /* The first usable backend that can express the policy. */
 static int choose(struct dsh_provider *p, struct dsh_arena *a,
                   const struct dsh_policy *policy,
-                  const struct dsh_roots *roots, struct dsh_plan *out,
-                  struct link **chosen, struct dsh_error *err) {
+                  const struct dsh_roots *roots, size_t more,
+                  struct dsh_plan *out, struct link **chosen,
+                  struct dsh_error *err) {
   struct dsh_error first;
   bool unsupported = false;
   size_t i;
@@ -388,7 +509,7 @@ static int choose(struct dsh_provider *p, struct dsh_arena *a,
       return -1;
     if (!l->result.usable)
       continue;
-    if (plan_with(p, l, policy, roots, a, out, e) == 0) {
+    if (plan_with(p, l, policy, roots, more, a, out, e) == 0) {
       *chosen = l;
       return 0;
     }
@@ -416,7 +537,7 @@ int dsh_confine(struct dsh_provider *p, struct dsh_arena *a,
   if (policy->mode != DSH_DANGER_FULL_ACCESS) {
     if (dsh_roots_resolve(a, policy, getenv("TMPDIR"), getenv("HOME"), &roots,
                           err) != 0 ||
-        choose(p, a, policy, &roots, out, &chosen, err) != 0)
+        choose(p, a, policy, &roots, n, out, &chosen, err) != 0)
       return -1;
     describe(p, chosen, policy, a, out);
   }

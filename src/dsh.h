@@ -228,6 +228,10 @@ struct dsh_grade {
 struct dsh_plan {
   struct dsh_strv argv;   /* complete: launcher or runner … -- the caller's */
   size_t argv_at;         /* index in argv of the caller's first word */
+  /* Plans of one provider with the same key and number have the same words
+   * before argv_at, so a binding may keep its own form of them. */
+  const void *words_key;
+  uint64_t words_number;
   bool confined;
   bool launcher;          /* argv[0] is our launcher: it speaks keeper.h */
   const char *backend;    /* "bwrap", …; NULL under danger-full-access */

@@ -5,14 +5,21 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "path.h"
 
-enum { SLOTS = 16, GROUPS_MAX = 256 };
+enum { SLOTS = 16, GROUPS_MAX = 256, FRESH_MS = 1000 };
 
 static _Thread_local struct dsh_found slots[SLOTS];
 static _Thread_local unsigned next_slot;
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static bool in_groups(gid_t gid) {
   gid_t list[GROUPS_MAX];
@@ -35,9 +42,12 @@ static bool bits(unsigned mode, uint32_t uid, uint32_t gid, unsigned want) {
   return (mode & want) == want;
 }
 
-bool dsh_found_permitted(const struct dsh_found *f) {
+/* What uid 0 may do once it has no capability is asked only when the answer
+ * can have changed: geteuid is a system call too. */
+static void judge(struct dsh_found *f) {
   unsigned want = S_ISDIR((mode_t)f->mode) ? 3 : 2;
-  return !f->unreachable && bits(f->mode, f->uid, f->gid, want);
+  f->denied = geteuid() == 0 &&
+              (f->unreachable || !bits(f->mode, f->uid, f->gid, want));
 }
 
 /* Ancestors must be searchable without capabilities, too. */
@@ -59,13 +69,18 @@ static bool same(const struct dsh_found *f, const struct stat *st) {
   return f->dev == (uint64_t)st->st_dev && f->ino == (uint64_t)st->st_ino;
 }
 
-static int take(struct dsh_found *f, const struct stat *st) {
+static void take(struct dsh_found *f, const struct stat *st) {
+  bool changed = f->mode != (unsigned)st->st_mode ||
+                 f->uid != (uint32_t)st->st_uid ||
+                 f->gid != (uint32_t)st->st_gid;
   f->dev = (uint64_t)st->st_dev;
   f->ino = (uint64_t)st->st_ino;
   f->mode = (unsigned)st->st_mode;
   f->uid = (uint32_t)st->st_uid;
   f->gid = (uint32_t)st->st_gid;
-  return 0;
+  f->looked_ms = now_ms();
+  if (changed)
+    judge(f);
 }
 
 /* Does a slot still tell the truth? Where the text is the canonical path,
@@ -80,7 +95,8 @@ static bool confirm(struct dsh_found *f) {
     if (lstat(f->canonical, &canonical) != 0 || !same(f, &canonical))
       return false;
   }
-  return take(f, &st) == 0;
+  take(f, &st);
+  return true;
 }
 
 static int copy_links(struct dsh_found *f, const struct dsh_strv *links) {
@@ -111,25 +127,31 @@ static int fill(struct dsh_found *f, const char *path, struct dsh_arena *a) {
   strcpy(f->canonical, canonical);
   if (lstat(canonical, &st) != 0)
     return errno;
+  f->unreachable = geteuid() == 0 && !reachable(canonical);
+  f->mode = 0; /* so that it is judged */
   take(f, &st);
   f->read_only = statvfs(canonical, &fs) == 0 && (fs.f_flag & ST_RDONLY);
-  f->unreachable = geteuid() == 0 && !reachable(canonical);
   return copy_links(f, &links);
 }
 
-int dsh_found(const char *path, const struct dsh_found **out) {
+static struct dsh_found *slot_of(const char *path) {
   struct dsh_found *f;
+  for (f = slots; f < slots + SLOTS; f++)
+    if (f->raw[0] && strcmp(f->raw, path) == 0)
+      return f;
+  return NULL;
+}
+
+int dsh_found(const char *path, const struct dsh_found **out) {
+  struct dsh_found *f = slot_of(path);
   struct dsh_arena a;
   int e;
-  for (f = slots; f < slots + SLOTS; f++)
-    if (f->raw[0] && strcmp(f->raw, path) == 0) {
-      if (confirm(f)) {
-        *out = f;
-        return 0;
-      }
-      f->raw[0] = '\0';
-    }
-  f = &slots[next_slot++ % SLOTS];
+  if (f && confirm(f)) {
+    *out = f;
+    return 0;
+  }
+  if (!f)
+    f = &slots[next_slot++ % SLOTS];
   dsh_arena_init(&a);
   e = fill(f, path, &a);
   dsh_arena_free(&a);
@@ -137,4 +159,13 @@ int dsh_found(const char *path, const struct dsh_found **out) {
     f->raw[0] = '\0';
   *out = f;
   return e;
+}
+
+int dsh_found_fixed(const char *path, const struct dsh_found **out) {
+  struct dsh_found *f = slot_of(path);
+  if (f && now_ms() - f->looked_ms < FRESH_MS) {
+    *out = f;
+    return 0;
+  }
+  return dsh_found(path, out);
 }

@@ -137,10 +137,62 @@ static void push_constant_parts(lua_State *L, int provider,
   lua_remove(L, -5);
 }
 
-static void push_plan(lua_State *L, int provider,
+/* The words before the caller's, as a table kept from plan to plan: a repeated
+ * plan takes its strings from there instead of making each again. Index 0 is
+ * the plan's number. */
+static void push_prefix(lua_State *L, int provider,
+                        const struct dsh_plan *plan) {
+  size_t i;
+  lua_getiuservalue(L, provider, 1);
+  if (lua_rawgetp(L, -1, plan->words_key) == LUA_TTABLE) {
+    bool same;
+    lua_rawgeti(L, -1, 0);
+    same = (uint64_t)lua_tointeger(L, -1) == plan->words_number;
+    lua_pop(L, 1);
+    if (same) {
+      lua_remove(L, -2);
+      return;
+    }
+  }
+  lua_pop(L, 1);
+  lua_createtable(L, (int)plan->argv_at, 1);
+  lua_pushinteger(L, (lua_Integer)plan->words_number);
+  lua_rawseti(L, -2, 0);
+  for (i = 0; i < plan->argv_at; i++) {
+    lua_pushstring(L, plan->argv.v[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, -3, plan->words_key);
+  lua_remove(L, -2);
+}
+
+/* The plan's words, then the very strings of the caller's table at `argv`. */
+static void push_argv(lua_State *L, int provider, int argv,
+                      const struct dsh_plan *plan) {
+  lua_Integer i, at = (lua_Integer)plan->argv_at;
+  lua_Integer n = (lua_Integer)plan->argv.n;
+  int out;
+  lua_createtable(L, (int)n, 0);
+  out = lua_gettop(L);
+  if (at) {
+    push_prefix(L, provider, plan);
+    for (i = 1; i <= at; i++) {
+      lua_rawgeti(L, -1, i);
+      lua_rawseti(L, out, i);
+    }
+    lua_pop(L, 1);
+  }
+  for (i = at + 1; i <= n; i++) {
+    lua_rawgeti(L, argv, i - at);
+    lua_rawseti(L, out, i);
+  }
+}
+
+static void push_plan(lua_State *L, int provider, int argv,
                       const struct dsh_plan *plan) {
   lua_createtable(L, 0, 12);
-  push_list(L, &plan->argv);
+  push_argv(L, provider, argv, plan);
   lua_setfield(L, -2, "argv");
   lua_pushinteger(L, (lua_Integer)plan->argv_at);
   lua_setfield(L, -2, "argv_at");
@@ -315,7 +367,7 @@ static int provider_confine(lua_State *L) {
   ldsh_check_policy(L, 3, a, &policy);
   if (dsh_confine(p, a, argv, n, &policy, &plan, &err) != 0)
     return confine_failed(L, p, &err);
-  push_plan(L, 1, &plan);
+  push_plan(L, 1, 2, &plan);
   dsh_arena_free(a); /* now, not at some collection */
   return 1;
 }

@@ -25,14 +25,16 @@ struct dsh_found {
   uint32_t uid, gid;
   bool read_only;     /* on a read-only mount; seen when first resolved */
   bool unreachable;   /* some ancestor refuses uid 0 without capabilities */
+  bool denied;        /* we are uid 0, and permissions alone would refuse */
+  int64_t looked_ms;  /* when, on the coarse monotonic clock */
 };
 
 /* 0; an errno when there is nothing (ENOENT, EACCES, …). *out is valid until
  * the next call in this thread. */
 int dsh_found(const char *path, const struct dsh_found **out);
-/* Would file permissions let this process change `f`'s object if it had no
- * capability? */
-bool dsh_found_permitted(const struct dsh_found *f);
+/* The same for a place that only root can replace (/tmp, /dev/shm): a look
+ * is good for a second. */
+int dsh_found_fixed(const char *path, const struct dsh_found **out);
 
 /* --- control.c ----------------------------------------------------------- */
 

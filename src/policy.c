@@ -120,7 +120,7 @@ static int named(struct gather *g, const char *path,
   why = kernel_tree(f->canonical);
   if (why)
     return unsupported(err, field, path, why);
-  if (geteuid() == 0 && !dsh_found_permitted(f))
+  if (f->denied)
     return unsupported(err, field, path,
                        "its permissions deny writing to uid 0, which has no "
                        "capabilities when confined");
@@ -137,8 +137,7 @@ static void refuse(struct gather *g, const char *path, const char *why) {
 static const char *tmpdir_fault(const struct gather *g,
                                 const struct dsh_found *f, const char *home) {
   const struct dsh_found *h;
-  char path[sizeof f->canonical];
-  strcpy(path, f->canonical);
+  const char *path = f->canonical;
   if (kernel_tree(path))
     return kernel_tree(path);
   if (f->read_only)
@@ -156,7 +155,7 @@ static const char *tmpdir_fault(const struct gather *g,
 static void shm_root(struct gather *g) {
 #if defined __linux__
   const struct dsh_found *f;
-  if (dsh_found("/dev/shm", &f) == 0 && S_ISDIR((mode_t)f->mode) &&
+  if (dsh_found_fixed("/dev/shm", &f) == 0 && S_ISDIR((mode_t)f->mode) &&
       !f->read_only)
     put(g, f, DSH_ROOT_SHM, "/dev/shm");
 #else
@@ -167,8 +166,9 @@ static void shm_root(struct gather *g) {
 static void temp_roots(struct gather *g, const char *tmpdir,
                        const char *home) {
   const struct dsh_found *f;
+  struct dsh_found found;
   const char *why, *tmp = NULL;
-  if (dsh_found("/tmp", &f) == 0) {
+  if (dsh_found_fixed("/tmp", &f) == 0) {
     if (!f->read_only) {
       put(g, f, DSH_ROOT_TMP, "/tmp");
       tmp = g->list[g->n - 1].root.path;
@@ -185,11 +185,12 @@ static void temp_roots(struct gather *g, const char *tmpdir,
   if (dsh_found(tmpdir, &f) != 0 ||
       (tmp && dsh_path_within(f->canonical, tmp)))
     return;
-  why = tmpdir_fault(g, f, home);
+  found = *f; /* home takes another look */
+  why = tmpdir_fault(g, &found, home);
   if (why)
     refuse(g, tmpdir, why);
-  else if (dsh_found(tmpdir, &f) == 0) /* home took another look */
-    put(g, f, DSH_ROOT_TMPDIR, "TMPDIR");
+  else
+    put(g, &found, DSH_ROOT_TMPDIR, "TMPDIR");
 }
 
 static void find_workspace(struct gather *g) {

@@ -157,6 +157,42 @@ describe("confine", function()
   end)
 end)
 
+describe("a plan that repeats", function()
+  h.guard()
+
+  it("is the same, whatever came between, and the caller's own", function()
+    local d = h.scratch()
+    for _, backend in ipairs(h.backends()) do
+      local p <close> = provider { backend = backend }
+      local function plan(root, ...)
+        return assert(p:confine({ ... }, policy { mode = "workspace-write",
+          workspace_root = root })).argv
+      end
+      if not p:confine({ "true" }, policy()) then
+        pending(backend .. " is not usable here")
+      else
+        local first = plan(d.W, "a", "b")
+        local other = plan(d.O, "a", "b")
+        assert.not_same(first, other)
+        assert.is_nil(table.concat(other, "\n"):find(d.W, 1, true))
+        local again = plan(d.W, "a", "b")
+        assert.same(first, again)
+        again[1] = "changed"
+        assert.same(first, plan(d.W, "a", "b"))
+        local longer = plan(d.W, "a", "b", "c")
+        assert.equal("c", longer[#longer])
+        assert.equal(#first + 1, #longer)
+        p:reprobe()
+        assert.same(first, plan(d.W, "a", "b"))
+        assert(os.execute("rmdir " .. h.quote(d.W)))
+        assert.is_nil(table.concat(plan(d.W, "a"), "\n"):find(d.W, 1, true))
+        assert(os.execute("mkdir " .. h.quote(d.W)))
+        assert.same(first, plan(d.W, "a", "b"))
+      end
+    end
+  end)
+end)
+
 describe("an operator's runner", function()
   it("needs signatures, and signatures need it", function()
     raises("runnerFailureSignatures", core.confine.provider,
