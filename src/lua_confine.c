@@ -217,15 +217,20 @@ static void push_plan(lua_State *L, int provider, int argv,
 
 /* --- provider ------------------------------------------------------------ */
 
-static struct dsh_provider **check_box(lua_State *L) {
-  return luaL_checkudata(L, 1, PROVIDER);
+struct box {
+  struct dsh_provider *p;   /* NULL: closed */
+  struct dsh_arena scratch; /* of the call going on; reset by the next */
+};
+
+static struct box *check_box(lua_State *L) {
+  struct box *box = luaL_checkudata(L, 1, PROVIDER);
+  if (!box->p)
+    luaL_error(L, "provider: is closed");
+  return box;
 }
 
 static struct dsh_provider *check_provider(lua_State *L) {
-  struct dsh_provider *p = *check_box(L);
-  if (!p)
-    luaL_error(L, "provider: is closed");
-  return p;
+  return check_box(L)->p;
 }
 
 static void fresh_cache(lua_State *L, int idx) {
@@ -239,8 +244,8 @@ static int ldsh_provider_new(lua_State *L) {
       "probe_runner", "probe_timeout_ms", "launcher",
       "verdict_dir",  NULL};
   struct dsh_provider_config c;
-  struct dsh_provider **box;
   struct dsh_error err;
+  struct box *box;
   struct dsh_arena *a;
   memset(&c, 0, sizeof c);
   if (lua_isnoneornil(L, 1)) {
@@ -257,13 +262,14 @@ static int ldsh_provider_new(lua_State *L) {
   c.probe_runner = ldsh_field_bool(L, 1, "config", "probe_runner", false);
   c.probe_timeout_ms = ldsh_field_int(L, 1, "config", "probe_timeout_ms", 0);
   box = lua_newuserdatauv(L, sizeof *box, 1);
-  *box = NULL;
+  box->p = NULL;
+  dsh_arena_init(&box->scratch);
   luaL_setmetatable(L, PROVIDER);
   fresh_cache(L, lua_gettop(L));
-  *box = dsh_provider_new(&c, &err);
-  if (!*box && err.code == DSH_E_MISUSE)
+  box->p = dsh_provider_new(&c, &err);
+  if (!box->p && err.code == DSH_E_MISUSE)
     return luaL_error(L, "%s", err.message);
-  return *box ? 1 : ldsh_fail(L, &err);
+  return box->p ? 1 : ldsh_fail(L, &err);
 }
 
 /* A sequence of strings without holes, borrowed from the table at idx. */
@@ -354,21 +360,20 @@ static int confine_failed(lua_State *L, const struct dsh_provider *p,
 }
 
 static int provider_confine(lua_State *L) {
-  struct dsh_provider *p = check_provider(L);
+  struct box *box = check_box(L);
+  struct dsh_arena *a = &box->scratch;
   struct dsh_policy policy;
   struct dsh_plan plan;
   struct dsh_error err;
-  struct dsh_arena *a;
   const char **argv;
   size_t n;
   lua_settop(L, 3);
-  a = ldsh_push_arena(L);
+  dsh_arena_reset(a);
   argv = read_argv(L, 2, a, &n);
   ldsh_check_policy(L, 3, a, &policy);
-  if (dsh_confine(p, a, argv, n, &policy, &plan, &err) != 0)
-    return confine_failed(L, p, &err);
+  if (dsh_confine(box->p, a, argv, n, &policy, &plan, &err) != 0)
+    return confine_failed(L, box->p, &err);
   push_plan(L, 1, 2, &plan);
-  dsh_arena_free(a); /* now, not at some collection */
   return 1;
 }
 
@@ -393,10 +398,11 @@ static int provider_reprobe(lua_State *L) {
 }
 
 static int provider_close(lua_State *L) {
-  struct dsh_provider **box = check_box(L);
-  struct dsh_provider *p = *box;
-  *box = NULL;
+  struct box *box = luaL_checkudata(L, 1, PROVIDER);
+  struct dsh_provider *p = box->p;
+  box->p = NULL;
   dsh_provider_free(p);
+  dsh_arena_free(&box->scratch);
   return 0;
 }
 
