@@ -2,7 +2,8 @@
 --
 --   local s = screen.start({ "dshsh" }, { cols = 80, rows = 24, env = {…} })
 --   s:type("echo hi\r")          s:key("C-c")
---   s:wait("pattern", seconds)   -- raises, with the screen, when it is late
+--   s:wait("pattern", seconds)   -- raises, with the screen, when it is late;
+--                                -- a function of the text will do too
 --   s:text()                     -- what is on the screen now
 --   s:resize(40, 20)             s:close()
 local h = require("helpers")
@@ -63,12 +64,14 @@ function screen:wait(pattern, seconds)
   local deadline = os.time() + (seconds or WAIT)
   repeat
     local text = self:text()
-    if text:find(pattern) then
+    if type(pattern) == "function" and pattern(text)
+      or type(pattern) == "string" and text:find(pattern) then
       return text
     end
     os.execute("sleep 0.05")
   until os.time() > deadline
-  error(("no %q on the screen:\n%s"):format(pattern, self:text()), 2)
+  error(("no %s on the screen:\n%s"):format(tostring(pattern),
+    self:text()), 2)
 end
 
 function screen:type(text)

@@ -190,7 +190,8 @@ function app:log_denials(denials, facts)
   end
 end
 
--- What there is to say after a command: status, refusals, a question.
+-- What there is to say after a command: status, refusals, a question. True
+-- when there was a question.
 function app:after(line)
   local status = self.shell.status
   local denials = self.shell:denials()
@@ -219,6 +220,7 @@ function app:after(line)
     ask.explain(denials, facts)
     if not only_permissions(denials) then
       self:offer(line, denials, facts)
+      return true
     end
   end
 end
@@ -236,8 +238,7 @@ function app:command(line)
   core.term.write(text.RESET)
   self.shell.term:sane()
   local ahead = self.shell.term:typed_ahead()
-  self:after(line)
-  if ahead and ahead ~= "" then
+  if not self:after(line) and ahead and ahead ~= "" then
     self.editor:push(ahead)
   end
   return true

@@ -19,7 +19,7 @@ shell.__index = shell
 local START_MS = 10000 -- for the first reply
 local QUERY_MS = 5000  -- for an answer of an idle shell
 local END_MS = 5000    -- for its end
-local LATE_MS = 10     -- for records that are under way
+local LATE_MS = 2      -- for records that are under way
 local STATE_FIELDS = 9
 
 --- One word for bash.
@@ -153,12 +153,13 @@ function shell:query(text, n)
   return list
 end
 
---- The typed refusals since the last command began. Their records come by
--- another way than the reply: a failed command gets a moment for them.
+--- The typed refusals since the last command began. They were sent before
+-- the command went on, but another thread reads them: a moment for it.
 function shell:denials()
+  self.run:wait(LATE_MS)
   local list = self.run:denials()
   if #list == 0 and self.status ~= 0 then
-    self.run:wait(LATE_MS)
+    self.run:wait(5 * LATE_MS)
     list = self.run:denials()
   end
   return list
