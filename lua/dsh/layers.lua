@@ -11,6 +11,7 @@ local M = {}
 
 -- Without a profile: confined commands and nothing that needs a home.
 local DEFAULT = {
+  { id = "sessions", name = "dsh.sessions" },
   { id = "sandbox", name = "dsh.sandbox_local" },
   { id = "sandbox-policy", name = "dsh.sandbox_policy",
     config = { mode = "read-only" } },

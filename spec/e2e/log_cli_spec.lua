@@ -109,6 +109,15 @@ describe("dshsh and session logs", function()
     p:close()
   end)
 
+  it("the example keeps its mode", function()
+    local d = h.scratch()
+    local r = h.exec({ "lua5.4", h.top .. "/examples/session_mode.lua" },
+      { cwd = d.W, env = { DSH_HOME = d.O .. "/home",
+        LUA_PATH = h.top .. "/lua/?.lua;" .. h.top .. "/lua/?/init.lua;;",
+        LUA_CPATH = h.top .. "/lua/?.so;;" } })
+    assert.equal("read-only\t" .. d.W .. "\n", r.out, r.err)
+  end)
+
   it("sessions lists the good and names the bad", function()
     local d = h.scratch()
     local root = d.W .. "/s"
