@@ -83,6 +83,7 @@ struct probe_spec {
   pid_t victim;     /* an outside process of this user */
   uint64_t counter; /* address of the counters in the victim */
   int port;         /* TCP on 127.0.0.1, outside */
+  int pts;          /* /dev/pts/N of an outside terminal, or -1 */
   char victim_fd[PROBE_PATH_MAX]; /* /proc/PID/fd/N, a write descriptor */
 };
 
@@ -156,6 +157,7 @@ struct probe_counters {
   volatile uint64_t touched; /* written by others, signals, connections */
   volatile int32_t ready;    /* 1: listening; -1: failed */
   volatile int32_t port;
+  volatile int32_t pts; /* number of a terminal of its own, or -1 */
 };
 
 /* Starts it with `dir` as its directory and dir/f open for writing as

@@ -145,9 +145,10 @@ int probe_spec_write(const struct probe_spec *s, const char *path) {
   fprintf(f, "root=%s\noutside=%s\ntemp=%s\nextra=%s\nonly=%s\nset=%s\n",
           s->root, s->outside, s->temp, s->extra, s->only, s->set);
   fprintf(f, "self=%s\npass=%d\nquick=%d\nvictim=%d\n"
-             "counter=%llu\nport=%d\nvictim_fd=%s\n",
+             "counter=%llu\nport=%d\npts=%d\nvictim_fd=%s\n",
           s->self, (int)s->pass, s->quick, (int)s->victim,
-          (unsigned long long)s->counter, s->port, s->victim_fd);
+          (unsigned long long)s->counter, s->port, s->pts,
+          s->victim_fd);
   return fclose(f);
 }
 
@@ -173,6 +174,8 @@ static void spec_set(struct probe_spec *s, const char *key, const char *v) {
     s->victim = atoi(v);
   if (!strcmp(key, "counter"))
     s->counter = strtoull(v, NULL, 10);
+  if (!strcmp(key, "pts"))
+    s->pts = atoi(v);
   if (!strcmp(key, "port"))
     s->port = atoi(v);
 }

@@ -319,6 +319,7 @@ static int half_pass(struct harness *h, char *const *confined, size_t *done,
   h->peer = probe_peer_start(h->counters, peer, h->spec.outside);
   h->spec.victim = h->peer;
   h->spec.port = h->counters->port;
+  h->spec.pts = h->counters->pts;
   snprintf(h->spec.victim_fd, sizeof h->spec.victim_fd, "/proc/%d/fd/%d",
            (int)h->peer, PROBE_FD_FILE);
   if (h->peer < 0 || probe_spec_write(&h->spec, h->spec_path))

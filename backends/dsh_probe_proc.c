@@ -251,6 +251,22 @@ static int dev_pts(struct probe_ctx *c) {
   return rc;
 }
 
+/* The terminal of an outside process. In a devpts of our own that number is
+ * nobody's, or ours. */
+static int dev_outside_terminal(struct probe_ctx *c) {
+  char path[64];
+  int fd, rc;
+  if (c->spec->pts < 0)
+    return PROBE_NO_CALL;
+  snprintf(path, sizeof path, "/dev/pts/%d", c->spec->pts);
+  fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0)
+    return errno;
+  rc = write(fd, "x", 1) == 1 ? 0 : errno;
+  close(fd);
+  return rc;
+}
+
 /* --- devices that none may ----------------------------------------------- */
 
 static int dev_nodes(struct probe_ctx *c) {
@@ -399,6 +415,8 @@ static const struct probe_op op[] = {
     dev_ptmx, NULL },
   { "dev-pts-pair", 'F', "device", OP_HOST | OP_RETURN | OP_ALLOWED, dev_pts,
     NULL },
+  { "dev-outside-terminal", 'F', "device", OP_HOST | OP_RETURN,
+    dev_outside_terminal, NULL },
   { "dev-nodes-open", 'F', "device", OP_HOST | OP_RETURN, dev_nodes, NULL },
   { "dev-memory-open", 'F', "device", OP_HOST | OP_RETURN, dev_memory, NULL },
   { "block-device-open", 'F', "device", OP_HOST | OP_RETURN, block_open,

@@ -11,7 +11,7 @@ local M = {}
 
 local COUNT_MS = 10000
 
--- limits -----------------------------------------------------------------------
+-- limits ---------------------------------------------------------------------
 
 -- Listening sockets with a path: daemons that work for whoever asks.
 local function count_sockets()
@@ -58,7 +58,7 @@ local function add_counts(limits, provider, root)
   return limits
 end
 
--- findings ---------------------------------------------------------------------
+-- findings -------------------------------------------------------------------
 
 local function tally(report, backend, mode)
   local t = { tried = 0, refused = 0, allowed = 0, impossible = 0, broken = 0 }
@@ -209,7 +209,7 @@ function M.run(opts)
   return data
 end
 
--- words ------------------------------------------------------------------------
+-- words ----------------------------------------------------------------------
 
 local function mode_lines(out, m)
   out[#out + 1] = ("  %-16s %s, %s: %d tried, %d refused, %d granted and done, "
@@ -224,6 +224,17 @@ local function mode_lines(out, m)
   end
   if m.broken > 0 then
     out[#out + 1] = ("    refused although granted: %d"):format(m.broken)
+  end
+end
+
+local function accepted_lines(out, report)
+  local seen = {}
+  for _, cell in ipairs(report.accepted) do
+    local reason = matrix.accepted(cell)
+    if not seen[reason] then
+      seen[reason] = true
+      out[#out + 1] = "  " .. reason
+    end
   end
 end
 
@@ -267,6 +278,8 @@ function M.text(data)
   if data.matrix then
     out[#out + 1] = "went through, as said:"
     note_lines(out, data.matrix)
+    out[#out + 1] = "refused although the mode grants it, and known:"
+    accepted_lines(out, data.matrix)
     out[#out + 1] = ("%d cells, %d impossible here, %.1f s"):format(
       #data.matrix.cells, data.matrix.counts.impossible, data.matrix.seconds)
   end

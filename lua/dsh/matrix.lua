@@ -18,7 +18,7 @@ M.MODES = { "read-only", "workspace-write" }
 M.NOBODY = 65534
 local LIMIT_MS = 120000
 
--- meaning ----------------------------------------------------------------------
+-- meaning --------------------------------------------------------------------
 
 -- Places that workspace-write grants: the root, the temp directory, and pairs
 -- of two granted roots.
@@ -38,8 +38,31 @@ function M.expected(mode, op, place)
   return op.kind == "either" and "either" or "done"
 end
 
+-- Differences between backends that are known and said, {matches, reason}.
+-- A cell is only excused here; where it works after all it is right.
+local ACCEPTED = {
+  { matches = function(cell)
+    return cell.errno == "EXDEV" and cell.place:match("^root%-to%-") ~= nil
+  end, reason = "two granted roots can be two mounts, and no rename or link "
+    .. "crosses those (EXDEV)" },
+  { matches = function(cell)
+    return cell.op == "dev-pts-pair" and cell.backend == "landlock"
+  end, reason = "Landlock cannot tell a command's own new terminal from "
+    .. "another one of the user, so it opens none; bwrap has a private "
+    .. "/dev/pts" },
+}
+
+--- Why a refused cell that the mode grants is accepted, or nil. Pure.
+function M.accepted(cell)
+  for _, a in ipairs(ACCEPTED) do
+    if cell.verdict ~= "done" and a.matches(cell) then
+      return a.reason
+    end
+  end
+end
+
 --- One cell against that: "right", "gap", "broken", "note", "impossible" or
--- "accepted" (EXDEV between two granted roots). Pure.
+-- "accepted" (a known difference). Pure.
 function M.judge(expected, cell)
   if cell.verdict == "impossible" then
     return "impossible"
@@ -55,11 +78,10 @@ function M.judge(expected, cell)
   elseif cell.verdict == "done" then
     return "right"
   end
-  return cell.errno == "EXDEV" and cell.place:match("^root%-to%-")
-    and "accepted" or "broken"
+  return M.accepted(cell) and "accepted" or "broken"
 end
 
--- reading ----------------------------------------------------------------------
+-- reading --------------------------------------------------------------------
 
 local function fields(line)
   local list = {}
@@ -101,14 +123,10 @@ function M.parse(text, user)
   return out
 end
 
--- judging ----------------------------------------------------------------------
+-- judging --------------------------------------------------------------------
 
 local function answer(cell)
   return cell.verdict == "done" and "done" or "refused"
-end
-
-local function accepted(cell)
-  return cell.errno == "EXDEV" and cell.place:match("^root%-to%-") ~= nil
 end
 
 local function disagreements(cells, ops)
@@ -121,8 +139,8 @@ local function disagreements(cells, ops)
       local other = first[key]
       if not other then
         first[key] = cell
-      elseif answer(other) ~= answer(cell) and not accepted(other)
-        and not accepted(cell) then
+      elseif answer(other) ~= answer(cell) and not M.accepted(other)
+        and not M.accepted(cell) then
         list[#list + 1] = { a = other, b = cell }
       end
     end
@@ -133,8 +151,8 @@ end
 --- Judges all cells: counts by judgement, and the lists that matter. Pure.
 function M.judge_all(cells, ops)
   local report = { cells = cells, operations = ops, gap = {}, broken = {},
-    note = {}, counts = { right = 0, gap = 0, broken = 0, note = 0,
-      impossible = 0, accepted = 0 } }
+    note = {}, accepted = {}, counts = { right = 0, gap = 0, broken = 0,
+      note = 0, impossible = 0, accepted = 0 } }
   for _, cell in ipairs(cells) do
     local op = ops[cell.op]
     cell.class, cell.effect = op.class, op.effect
@@ -176,7 +194,7 @@ function M.gaps(report, backend, mode, class)
   return list
 end
 
--- running ----------------------------------------------------------------------
+-- running --------------------------------------------------------------------
 
 -- Runs an argv unconfined, through the same seam as everything.
 local function start_bare(provider, argv)

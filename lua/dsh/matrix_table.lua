@@ -123,8 +123,9 @@ function M.readme(report)
   local parts = { M.effects(report, "F"), "", M.effects(report, "N"), "",
     ("%d operations in %d cells (%s; modes %s), each first seen to succeed "
       .. "without confinement in the same run. Open: %d. Broken: %d. "
-      .. "Backends disagree: %d. Accepted differences (EXDEV between two "
-      .. "granted roots): %d. Impossible on the host that made this table: %d."
+      .. "Backends disagree: %d. Known differences (EXDEV between two granted "
+      .. "roots; terminals made inside): %d. Impossible on the host that "
+      .. "made this table: %d."
     ):format(#report.operations, #report.cells, table.concat(users, " and "),
       table.concat(matrix.MODES, " and "), c.gap, c.broken, #report.disagree,
       c.accepted, c.impossible) }
