@@ -70,16 +70,22 @@ static void signal_group(const struct dsh_run *r, int signum) {
     kill(-r->pid, signum);
 }
 
+/* Does a keeper of its own mind the tree by now? */
+static bool is_kept(const struct dsh_run *r) {
+  return r->heard_ready && !r->no_keeper;
+}
+
 /* TERM to the tree now, KILL after the grace. */
 static void begin_end(struct dsh_run *r, int64_t grace_ms) {
   if (r->ending || r->finished)
     return;
   r->ending = true;
   r->kill_ms = loop_now_ms() + grace_ms;
-  if (r->has_keeper) {
+  if (r->has_keeper)
     tell_keeper(r, DSH_KM_END, (int32_t)grace_ms);
+  if (is_kept(r)) {
     r->kill_ms += KILL_SLACK_MS;
-  } else {
+  } else { /* nobody is there to listen, or not yet */
     signal_group(r, SIGTERM);
     signal_group(r, SIGCONT);
   }
@@ -90,7 +96,7 @@ static void begin_end(struct dsh_run *r, int64_t grace_ms) {
  * itself, since its tree might outlive it. */
 static void kill_now(struct dsh_run *r) {
   r->kill_ms = 0;
-  if (r->has_keeper && !r->cut) {
+  if (is_kept(r) && !r->cut) {
     r->cut = true;
     r->kill_ms = loop_now_ms() + KEEPER_LIMIT_MS;
     if (r->source[SOURCE_STATUS].fd >= 0)

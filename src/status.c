@@ -24,13 +24,13 @@ static void heard_denied(struct dsh_run *r, const void *packet, size_t n) {
   const char *paths = (const char *)packet + sizeof d;
   if (n < sizeof d)
     return;
+  memcpy(&d, packet, sizeof d);
+  if ((size_t)d.path_len + d.path2_len > n - sizeof d)
+    return;
   if (r->n_denials == DENIALS_MAX) {
     r->outcome.denials_dropped++;
     return;
   }
-  memcpy(&d, packet, sizeof d);
-  if ((size_t)d.path_len + d.path2_len > n - sizeof d)
-    return;
   out = &r->denial[r->n_denials];
   d.op[sizeof d.op - 1] = d.comm[sizeof d.comm - 1] = '\0';
   *out = (struct dsh_denial){
