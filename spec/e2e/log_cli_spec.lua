@@ -118,6 +118,31 @@ describe("dshsh and session logs", function()
     assert.equal("read-only\t" .. d.W .. "\n", r.out, r.err)
   end)
 
+  it("replay shows a person how far it is, of a long file", function()
+    if not os.execute("command -v script >/dev/null") then
+      pending("needs script")
+      return
+    end
+    local d = h.scratch()
+    local sessions = require("dsh.sessions").start({}, { root = d.W })
+    local s <close> = assert(sessions:create({ id = "s" }))
+    local p = io.popen("base64 -w 0 /dev/urandom | head -c 12000000")
+    for _ = 1, 12 do
+      local text = p:read(1000000)
+      local events = {}
+      for i = 1, 1000 do
+        events[i] = { type = "a", data = { text = text:sub(i * 1000 - 999,
+          i * 1000) } }
+      end
+      assert(s:append(events))
+    end
+    p:close()
+    local r = h.exec({ "script", "-qec", h.quote(h.dshsh_path) .. " replay "
+      .. h.quote(s.path) .. " | wc -l", "/dev/null" })
+    assert.matches("%[#+%.*%] +%d+%%", r.out)
+    assert.matches("12000", r.out)
+  end)
+
   it("sessions lists the good and names the bad", function()
     local d = h.scratch()
     local root = d.W .. "/s"
