@@ -11,6 +11,7 @@
 --   }
 local core = require("dsh.core")
 local errors = require("dsh.errors")
+local paths = require("dsh.paths")
 local runner = require("dsh.runner")
 
 local M = {
@@ -21,7 +22,7 @@ local M = {
     runnerCommand = { type = "list", items = { type = "string" } },
     runnerFailureSignatures = { type = "list", items = { type = "string" } },
     probeRunner = { type = "boolean", default = false },
-    probeTimeoutMs = { type = "number" },
+    probeTimeoutMs = { type = "number", min = 1, max = 1e9 },
     launcher = { type = "path" },
     runner = { type = "table" },
   },
@@ -84,12 +85,15 @@ local function confine_by_runner(self, argv, policy)
   if not checked then
     return nil, err
   end
-  core.confine.roots(policy) -- raises for what it cannot mean
+  checked, err = core.confine.roots(policy) -- raises for misuse
+  if not checked then
+    return nil, err
+  end
   local r, words = self.runner, {}
   table.move(r.command, 1, #r.command, 1, words)
   local args = r.args and r.args(policy) or {}
-  if type(args) ~= "table" then
-    error("runner.args: expected a list of strings, got " .. type(args), 0)
+  if type(args) ~= "table" or #args > 0 then
+    string_list(args, "runner.args")
   end
   table.move(args, 1, #args, #words + 1, words)
   words[#words + 1] = "--"
@@ -181,26 +185,29 @@ function sandbox:close()
   self.provider:close()
 end
 
--- Our own files are never writable from inside (design: control files). The
--- state directory is made before the first run, so that nobody inside can make
--- it first; outside every root there is nothing to keep anybody from.
-local function guard_own_files(host, policy)
+-- The state directory, absolute; nil without a home.
+local function state_directory(host)
   local home = host and host.home
-  if home and not core.sys.kind(home) then
-    local writable = core.confine.writable({ mode = "workspace-write",
-      workspace_root = policy.workspace_root }, home)
-    if writable then
-      core.sys.mkdir(home, true)
-    end
+  if home and home:sub(1, 1) ~= "/" then
+    home = (host.cwd or "/") .. "/" .. home
   end
-  local own = package.searchpath("dsh.sandbox_local", package.path)
-  local tree = own and core.sys.realpath(own:match("^(.*)/[^/]*$") or ".")
-  for _, path in pairs({ home, tree, tree and tree .. "/../../profiles" }) do
-    if path and core.sys.kind(path) then
-      local ok, err = core.confine.control_add(core.sys.realpath(path))
-      if not ok then
-        return nil, err
-      end
+  return home
+end
+
+-- Our own files are never writable from inside (design: control files). The
+-- state directory is made before the first run: a name that is not there yet
+-- could be taken by a command, and what does not exist cannot be mounted over.
+local function guard_own_files(host)
+  local home = state_directory(host)
+  local own = paths.control()
+  if home then
+    core.sys.mkdir(home)
+    own[#own + 1] = home
+  end
+  for _, path in ipairs(own) do
+    local ok, err = core.confine.control_add(path)
+    if not ok then
+      return nil, err
     end
   end
   return true
@@ -227,7 +234,8 @@ function M.start(deps, config)
     runner_command = config.runnerCommand,
     failure_signatures = config.runnerFailureSignatures,
     probe_runner = config.probeRunner,
-    probe_timeout_ms = config.probeTimeoutMs,
+    probe_timeout_ms = config.probeTimeoutMs
+      and math.ceil(config.probeTimeoutMs),
     verdict_dir = verdict_dir(deps.host) })
   if not ok then
     return errors.fail("CONFIG_INVALID", tostring(provider),
@@ -235,7 +243,7 @@ function M.start(deps, config)
   elseif not provider then
     return nil, err
   end
-  ok, err = guard_own_files(deps.host, deps.sandbox_policy)
+  ok, err = guard_own_files(deps.host)
   if not ok then
     provider:close()
     return nil, err

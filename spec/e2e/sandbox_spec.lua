@@ -510,3 +510,41 @@ describe("a runner with its own dialect", function()
     end
   end)
 end)
+
+describe("our own files", function()
+  h.guard()
+
+  local OPEN = [[
+    local dsh = require("dsh")
+    local home, backend = ...
+    local ctx <close> = assert(dsh.open { mode = "workspace-write",
+      workspace_root = home, backend = backend, env = { HOME = home,
+        PATH = "/usr/bin:/bin" } })
+    local r, err = ctx.sandbox:run({ "sh", "-c", "cd '" .. home .. "';" .. [=[
+      touch ok; mkdir -p .dsh; echo x > .dsh/settings.yaml
+      mv .dsh .d2; mkdir .dsh; echo x > .dsh/settings.yaml; true]=] })
+    print(r and r.exit_code, err and err.code, err and err.message)]]
+
+  it("cannot be made or moved, with the home as the workspace", function()
+    for _, backend in ipairs(backends) do
+      local d = h.scratch()
+      local f = d.base .. "/open.lua"
+      h.write(f, OPEN)
+      local r = h.exec({ "env", "LUA_PATH=" .. h.top .. "/lua/?.lua;" .. h.top
+        .. "/lua/?/init.lua;;", "LUA_CPATH=" .. h.top .. "/lua/?.so;;",
+        "lua5.4", f, d.W, backend })
+      assert.is_false(h.exists(d.W .. "/.dsh/settings.yaml"), r.out)
+      assert.is_false(h.exists(d.W .. "/.d2"))
+      if backend == "landlock" then
+        assert.truthy(r.out:find("POLICY_UNSUPPORTED", 1, true), r.err)
+        assert.truthy(r.out:find(d.W .. "/.dsh", 1, true))
+        assert.is_false(h.exists(d.W .. "/ok"))
+      else
+        assert.equal("0\tnil\tnil\n", r.out)
+        assert.is_true(h.exists(d.W .. "/ok"))
+        local _, mode = core.sys.kind(d.W .. "/.dsh")
+        assert.equal(tonumber("700", 8), mode)
+      end
+    end
+  end)
+end)
