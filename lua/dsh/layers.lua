@@ -23,25 +23,6 @@ local DEFAULT = {
   { id = "terminal", name = "dsh.terminal" },
 }
 
-local function exists(row)
-  return package.loaded[row.name] or package.preload[row.name]
-    or package.searchpath(row.name, package.path)
-end
-
--- Rows whose module this installation does not have are left out, and with
--- the sandbox and its policy all that needs them.
-local function installed(rows)
-  local out = { __list = true }
-  for i, row in ipairs(rows) do
-    if exists(row) then
-      out[#out + 1] = row
-    elseif i <= 2 then
-      return { __list = true }
-    end
-  end
-  return out
-end
-
 --- A file's list of rows or entries; nil, nil when absent and optional.
 local function read_list(path, optional, what)
   local text, err = yaml.slurp(path, optional)
@@ -83,7 +64,7 @@ local function profile_layer(opts)
       list = node.from_lua(opts.rows, at, "rows") }
   elseif not opts.profile then
     return { kind = "profile", name = "the default composition",
-      list = node.from_lua(installed(DEFAULT), at, "rows") }
+      list = node.from_lua(DEFAULT, at, "rows") }
   end
   local path = opts.profile
   if not path:find("/", 1, true) and not path:find("%.ya?ml$") then
