@@ -135,7 +135,8 @@ static int next(struct reader *r, yaml_event_t *e) {
     return fail_at(r, position(&p->problem_mark), "a tab: use spaces");
   if (p->context && p->context_mark.line != p->problem_mark.line)
     return fail_at(r, position(&p->problem_mark), "%s: %s (begun at %zu:%zu)",
-                   p->context, p->problem ? p->problem : "not YAML", p->context_mark.line + 1,
+                   p->context, p->problem ? p->problem : "not YAML",
+                   p->context_mark.line + 1,
                    p->context_mark.column + 1);
   return fail_at(r, position(&p->problem_mark), "%s%s%s",
                  p->context ? p->context : "", p->context ? ": " : "",

@@ -19,7 +19,7 @@ local M = {
 
 local TAIL_BYTES = 64000  -- of a command's output, as captured runs keep
 local START_MS = 10000    -- for the shell's first answer
-local STEP_MS = 10        -- between two looks at the output
+local STEP_MS = 10        -- between two looks at the output, at most
 local INTERRUPT_MS = 3000 -- for a command to go after Ctrl-C
 local HANGUP, HANGUP_MS = 1, 500
 local REPLY = 60          -- the shell's own number for its terminal
@@ -85,6 +85,11 @@ function term:read(ms)
     return closed()
   end
   local deadline = now() + (ms or 0)
+  if self.buffer ~= "" then
+    local bytes = self.buffer
+    self.buffer = ""
+    return bytes
+  end
   while true do
     local bytes = self.live:read(1)
     if bytes and bytes ~= "" then
@@ -121,6 +126,7 @@ end
 -- that a later call can still find the marker.
 local function await(self, wait, timeout_ms)
   local deadline = timeout_ms and now() + timeout_ms
+  local step = 1
   while true do
     local text = self.buffer
     local from, to, status = text:find("\30" .. wait.marker .. " (%d+)\30")
@@ -140,7 +146,7 @@ local function await(self, wait, timeout_ms)
     end
     local bytes = self.live:read(1)
     if bytes and bytes ~= "" then
-      self.buffer = self.buffer .. bytes
+      self.buffer, step = self.buffer .. bytes, 1
     elseif has_ended(self.live) then
       bytes = self.live:read(1)
       if not bytes or bytes == "" then
@@ -151,14 +157,15 @@ local function await(self, wait, timeout_ms)
     elseif deadline and now() >= deadline then
       return nil, "timeout"
     else
-      self.live:wait(STEP_MS)
+      self.live:wait(step)
+      step = math.min(step + 1, STEP_MS)
     end
   end
 end
 
 -- The last bytes, cut at a character.
-local function tail(wait)
-  local text = wait.text
+local function tail(wait, rest)
+  local text = wait.text .. rest
   if #text > TAIL_BYTES then
     text, wait.truncated = text:sub(-TAIL_BYTES), true
     local skip = 1
@@ -249,7 +256,8 @@ function term:run(opts)
   end
   self.status = status or 130
   return { exit_code = status, ended = why == "ended", aborted = false,
-    timed_out = why == "timeout", output = tail(wait),
+    timed_out = why == "timeout", output = tail(wait,
+      self.pending and self.buffer or ""),
     sandbox = facts(self) }
 end
 

@@ -9,6 +9,8 @@ local M = {}
 -- and column); `file` names it in messages.
 M.parse = core.parse
 
+M.BYTES = 1 << 20 -- the longest file of configuration, as in yamlread.h
+
 --- A file's bytes; nil, err with errno when it cannot be read, and nil, nil,
 -- when it does not exist and `optional` is true.
 function M.slurp(path, optional)
@@ -20,13 +22,17 @@ function M.slurp(path, optional)
     return errors.fail("CONFIG_INVALID", "cannot read " .. why,
       { stage = "open", errno = errno, path = path })
   end
-  local text, failure = f:read("a")
+  local text, failure = f:read(M.BYTES + 1)
   f:close()
-  if not text then
+  if failure then
     return errors.fail("CONFIG_INVALID", ("cannot read %s: %s"):format(path,
       failure), { stage = "read", path = path })
+  elseif text and #text > M.BYTES then
+    return errors.fail("CONFIG_INVALID", ("%s:1:1: longer than %d bytes")
+      :format(path, M.BYTES), { stage = "read", path = path, line = 1,
+      column = 1 })
   end
-  return text
+  return text or ""
 end
 
 -- writing --------------------------------------------------------------------

@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   at.column < 1 || strncmp(err.message, "f:", 2) != 0))
     abort();
   dsh_arena_free(&a);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
+#if !defined(__SANITIZE_ADDRESS__) &&                                         \
+    !defined(FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
   if (now_ms() - start > 100) {
     fprintf(stderr, "more than 100 ms\n");
     abort();

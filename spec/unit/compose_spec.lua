@@ -308,6 +308,22 @@ describe("layers", function()
       1, true))
   end)
 
+  it("are bounded files", function()
+    local d = h.scratch()
+    local function try(path)
+      local comp, err = dsh.compose({ rows = { POLICY }, env = {},
+        patches = { path } })
+      assert.is_nil(comp)
+      return err.message
+    end
+    assert.equal("/dev/zero:1:1: longer than 1048576 bytes",
+      try("/dev/zero"))
+    assert.equal("cannot read " .. d.W .. ": Is a directory", try(d.W))
+    h.write(d.W .. "/p.lua", "--" .. ("x"):rep(1 << 20))
+    assert.equal(d.W .. "/p.lua:1:1: longer than 1048576 bytes",
+      try(d.W .. "/p.lua"))
+  end)
+
   it("--set names what is wrong", function()
     local function try(text)
       local comp, err = dsh.compose({ rows = { POLICY }, set = { text },
