@@ -119,8 +119,9 @@ static bool type_fits(const char *s) {
   return n > 0 && n <= DSH_EVENT_TYPE_MAX;
 }
 
-/* What we write, we must be able to read. */
-static int check_text(const struct dsh_text *t, size_t from,
+/* What we write, we must be able to read; and data is one value, not text
+ * that brings further members along. */
+static int check_text(const struct dsh_text *t, size_t from, size_t data_len,
                       struct dsh_error *err) {
   size_t n = t->n - DSH_SCAN_PAD - 1 - from, at;
   struct dsh_rec rec = {.text = t->s + from, .len = n, .verified = true};
@@ -131,6 +132,8 @@ static int check_text(const struct dsh_text *t, size_t from,
     return dsh_fail(err, DSH_E_MISUSE, 0, "log", "an event over 64 MiB");
   if (dsh_line_scan(rec.text, n, &rec.scan, &why, &at) != 0)
     return dsh_fail(err, DSH_E_MISUSE, 0, "log", "event: %s", why);
+  if (rec.scan.data_len != data_len)
+    return dsh_fail(err, DSH_E_MISUSE, 0, "log", "event: data: not one value");
   dsh_fold_init(&fold);
   rc = dsh_fold_apply(&fold, &rec, err);
   dsh_fold_free(&fold);
@@ -155,7 +158,7 @@ int dsh_event_text(struct dsh_text *t, const struct dsh_event *ev, int64_t seq,
       dsh_text_add(t, ev->data, strlen(ev->data), err) != 0 ||
       dsh_text_add(t, foot, strlen(foot), err) != 0 ||
       dsh_text_add(t, pad, sizeof pad, err) != 0 ||
-      check_text(t, from, err) != 0) {
+      check_text(t, from, strlen(ev->data), err) != 0) {
     t->n = from;
     return -1;
   }
@@ -266,9 +269,13 @@ static int open_data(struct dsh_writer *w, struct dsh_error *err) {
 
 static int load(struct dsh_writer *w, struct dsh_fold *fold,
                 struct dsh_log_info *info, struct dsh_error *err) {
+  char tmp[PATH_MAX];
   if (open_data(w, err) != 0 || take_lock(w, err) != 0 ||
       open_data(w, err) != 0) /* again: a repair may have renamed */
     return -1;
+  /* what a killed writer left: at worst, the log's second name */
+  if (snprintf(tmp, sizeof tmp, "%s.tmp", w->path) < (int)sizeof tmp)
+    unlink(tmp);
   if (dsh_log_verify(w->path, 2, fold, info, err) != 0) {
     dsh_fold_free(fold);
     return -1;

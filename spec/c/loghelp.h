@@ -140,4 +140,40 @@ static inline int mode_of(const char *file, struct dsh_error *err,
   return mode;
 }
 
+static inline int append(struct dsh_writer *w, const char *type,
+                         const char *data, struct dsh_error *err) {
+  struct dsh_event ev = {type, data, false};
+  int64_t seq;
+  return dsh_writer_append(w, &ev, 1, &seq, err);
+}
+
+static inline struct dsh_writer *reopen(struct dsh_log_info *info,
+                                        struct dsh_error *err) {
+  struct dsh_fold f;
+  struct dsh_writer *w = dsh_writer_open(path, &f, info, err);
+  if (w)
+    dsh_fold_free(&f);
+  return w;
+}
+
+static inline void make_log(int events) {
+  struct dsh_error err;
+  struct dsh_writer *w = dsh_writer_create(path, HEADER, &err);
+  int i;
+  assert_non_null(w);
+  for (i = 0; i < events; i++)
+    assert_int_equal(append(w, "x", "{\"a\":1}", &err), 0);
+  dsh_writer_close(w);
+}
+
+static inline uint64_t events_in(const char *file) {
+  struct dsh_log_info info;
+  struct dsh_error err = {0};
+  if (mode_of(file, &err, &info) == -2)
+    fail_msg("%s", err.message);
+  return info.events;
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 #endif

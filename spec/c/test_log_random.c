@@ -325,8 +325,6 @@ static void huge_logs(void **state) { /* walked from two ends */
   many(&(struct spec){9000, 3000, 0, false}, 3);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       T(short_logs), T(short_across), T(short_unchecked),

@@ -518,8 +518,6 @@ static void follow(void **state) {
   free(m.p);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       T(scanner_takes),   T(scanner_refuses), T(scanner_depth),
