@@ -6,6 +6,16 @@ local record = require("dsh.record")
 local ORDER = { "argv", "confined", "enforcement", "gaps", "limits",
   "backend", "denialSignatures", "runnerFailureRules" }
 
+-- The contract's fields; what our own spawn needs besides stays inside.
+local function contract(plan)
+  local out = {}
+  for _, key in ipairs({ "argv", "confined", "enforcement", "gaps", "limits",
+    "backend", "denial_signatures", "runner_failure_rules" }) do
+    out[key] = plan[key]
+  end
+  return out
+end
+
 return {
   name = "confine",
   summary = "print the confined argv as JSON",
@@ -30,7 +40,7 @@ return {
     if not plan then
       return nil, err
     end
-    print(json.encode(record.plain(plan, ORDER), 2))
+    print(json.encode(record.plain(contract(plan), ORDER), 2))
     return 0
   end,
 }
