@@ -4,7 +4,8 @@
 #include "backend.h"
 
 const struct dsh_backend *const dsh_backends[] = {
-    &dsh_backend_bwrap, &dsh_backend_landlock, NULL};
+    &dsh_backend_bwrap, &dsh_backend_landlock, &dsh_backend_seatbelt,
+    &dsh_backend_winacl, NULL};
 
 const struct dsh_backend *dsh_backend_find(const char *name) {
   const struct dsh_backend *const *b;

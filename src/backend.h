@@ -54,6 +54,9 @@ int dsh_launcher_grants(struct dsh_arena *a, const struct dsh_launch *in,
 
 extern const struct dsh_backend dsh_backend_bwrap, dsh_backend_landlock,
     dsh_backend_seatbelt, dsh_backend_winacl, dsh_backend_custom;
+/* What winacl never governs, beside what was not probed. */
+extern const struct dsh_gap dsh_winacl_gaps[];
+extern const size_t dsh_winacl_n_gaps;
 
 /* All that probing may choose, NULL terminated, in its order (custom is
  * chosen by configuration alone). */

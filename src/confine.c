@@ -9,6 +9,7 @@
 
 #include "backend.h"
 #include "cause.h"
+#include "grade.h"
 #include "probe.h"
 #include "verdict.h"
 #if defined __linux__
@@ -189,17 +190,23 @@ void dsh_provider_reprobe(struct dsh_provider *p) {
 
 /* --- verdicts ------------------------------------------------------------ */
 
-/* "full" is earned; what nobody tried is partial, and says so. */
-static void not_probed(struct dsh_arena *a, struct dsh_probe_result *r,
-                       const char *reason) {
+/* "full" is earned; what nobody tried is partial, and says so, and so are
+ * the gaps that the backend always has. */
+static void not_probed(struct dsh_arena *a, const struct dsh_backend *b,
+                       struct dsh_probe_result *r, const char *reason) {
+  size_t n = b == &dsh_backend_winacl ? dsh_winacl_n_gaps : 0;
   int m;
   r->usable = true;
   for (m = 0; m < 2; m++) {
-    struct dsh_gap *gap = dsh_alloc(a, sizeof *gap);
-    r->grade[m] = (struct dsh_grade){DSH_ENFORCE_PARTIAL, gap, gap ? 1 : 0,
-                                     NULL, 0};
-    if (gap)
-      *gap = (struct dsh_gap){"all", reason};
+    struct dsh_gap *gap = dsh_alloc(a, (n + 1) * sizeof *gap);
+    r->grade[m] = (struct dsh_grade){DSH_ENFORCE_PARTIAL, gap,
+                                     gap ? n + 1 : 0, NULL, 0};
+    dsh_grade_limits(a, &r->grade[m]);
+    if (!gap)
+      continue;
+    gap[0] = (struct dsh_gap){"all", reason};
+    if (n)
+      memcpy(gap + 1, dsh_winacl_gaps, n * sizeof *gap);
   }
 }
 
@@ -213,20 +220,9 @@ static void missing(struct link *l, const struct dsh_error *err,
   r->fix = fix;
 }
 
-/* Fills in what the planner needs; false: the backend cannot be used. */
-static bool find_programs(struct dsh_provider *p, struct link *l) {
+static bool find_runner(struct dsh_provider *p, struct link *l) {
   const struct dsh_backend *b = l->backend;
   struct dsh_error err;
-  if (b == &dsh_backend_custom)
-    return true;
-  l->launcher = dsh_launcher_path(&p->keep, p->launcher, &err);
-  if (!l->launcher) {
-    missing(l, &err, "build or reinstall dshsh: its launcher is missing");
-    l->result.detail = dsh_strdup(&p->keep, err.message);
-    return false;
-  }
-  if (!b->runner_paths)
-    return true;
   l->runner = dsh_runner_path(&p->keep, b, &err);
   if (!l->runner) {
     missing(l, &err, dsh_format(&p->keep, "install %s from the system's "
@@ -235,6 +231,33 @@ static bool find_programs(struct dsh_provider *p, struct link *l) {
     l->result.detail = dsh_strdup(&p->keep, err.message);
   }
   return l->runner != NULL;
+}
+
+/* Fills in what the planner needs; false: the backend cannot be used. */
+static bool find_programs(struct dsh_provider *p, struct link *l) {
+  const struct dsh_backend *b = l->backend;
+  struct dsh_error err;
+  if (b == &dsh_backend_custom)
+    return true;
+  if (!(b->platforms & dsh_platform_here())) {
+    err.errnum = 0;
+    err.stage = "other-platform";
+    missing(l, &err, "choose a backend of this platform");
+    l->result.detail = dsh_format(&p->keep, "%s is for another platform",
+                                  b->name);
+    return false;
+  }
+  if (!(b->platforms & DSH_LINUX))
+    return find_runner(p, l);
+  l->launcher = dsh_launcher_path(&p->keep, p->launcher, &err);
+  if (!l->launcher) {
+    missing(l, &err, "build or reinstall dshsh: its launcher is missing");
+    l->result.detail = dsh_strdup(&p->keep, err.message);
+    return false;
+  }
+  if (!b->runner_paths)
+    return true;
+  return find_runner(p, l);
 }
 
 static struct dsh_launch launch_of(const struct dsh_provider *p,
@@ -257,11 +280,11 @@ static int settle(struct dsh_provider *p, struct link *l,
   if (!find_programs(p, l))
     return 0;
   if (l->backend == &dsh_backend_custom && !p->probe_runner) {
-    not_probed(&p->keep, &l->result, "asserted by the operator");
+    not_probed(&p->keep, l->backend, &l->result, "asserted by the operator");
     return 0;
   }
   if (!(l->backend->platforms & DSH_LINUX)) {
-    not_probed(&p->keep, &l->result, "not probed");
+    not_probed(&p->keep, l->backend, &l->result, "not probed");
     return 0;
   }
   in = launch_of(p, l, NULL, NULL);
