@@ -548,3 +548,43 @@ describe("our own files", function()
     end
   end)
 end)
+
+describe("an operator's command", function()
+  h.guard()
+
+  it("is probed on request, and graded by what it lets through", function()
+    local d = h.scratch()
+    local open = d.base .. "/open" -- takes bwrap's words, and confines nothing
+    h.write(open, '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; '
+      .. 'exec "$@"\n')
+    assert(os.execute("chmod 755 " .. h.quote(open)))
+    local p <close> = assert(core.confine.provider({
+      runner_command = { open }, failure_signatures = { "open: " },
+      probe_runner = true }))
+    local found = assert(p:probe())[1]
+    assert.is_true(found.usable, found.detail)
+    local grade = found.grades["read-only"]
+    assert.equal("partial", grade.enforcement)
+    local effects = {}
+    for _, gap in ipairs(grade.gaps) do
+      effects[gap.effect] = gap.reason
+    end
+    assert.truthy(effects.write and effects.create and effects.remove)
+    local r = assert(p:confine({ "true" }, { mode = "read-only",
+      workspace_root = d.W }))
+    assert.same(grade.gaps, r.gaps)
+  end)
+
+  it("may be given to dsh.open by Lua", function()
+    local d = h.scratch()
+    local path = d.base .. "/r"
+    h.write(path, '#!/bin/sh\nshift; exec "$@"\n')
+    assert(os.execute("chmod 755 " .. h.quote(path)))
+    local ctx <close> = assert(dsh.open { workspace_root = d.W, runner = {
+      command = { path },
+      failure_rules = { { fatal_signatures = { "[F]" } } } } })
+    local r = assert(ctx.sandbox:run({ "echo", "hi" }))
+    assert.same({ "hi\n", "custom", "partial" }, { r.stdout.text,
+      r.sandbox.backend, r.sandbox.enforcement })
+  end)
+end)
