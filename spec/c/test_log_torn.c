@@ -1,5 +1,8 @@
 /* test_log_torn.c: logs cut anywhere, healed by the next append. */
 #include "loghelp.h"
+#include "frame.h"
+
+#include <glob.h>
 
 static int width(int mode) { /* none counts as the fail-safe default */
   return mode < 0 ? DSH_READ_ONLY : mode;
@@ -161,9 +164,78 @@ static void pinned(void **state) {
   free(m.p);
 }
 
+/* As mode_of, by the plain reading alone: there are very many cuts. */
+static int mode_once(struct dsh_log_info *info) {
+  struct dsh_error err;
+  struct dsh_fold f;
+  int rc = dsh_log_verify(path, 1, &f, info, &err);
+  int mode = rc ? -2 : f.has_mode ? (int)f.mode : -1;
+  dsh_fold_free(&f);
+  return mode;
+}
+
+/* Cut number i of this file: what the whole frames before it say, bounds
+ * what the rest may add. Every STEP-th one is appended to as well. */
+static void cut_file(const char *file) {
+  enum { STEP = 29, FRAMES_MAX = 64 };
+  struct made m = {0};
+  struct dsh_walk w;
+  struct dsh_frame f;
+  struct dsh_error err;
+  struct dsh_log_info info;
+  size_t ends[FRAMES_MAX], n = 0, k = 0, i;
+  int modes[FRAMES_MAX];
+  uint64_t events[FRAMES_MAX];
+  char buf[4096];
+  ssize_t got;
+  int fd = open(file, O_RDONLY);
+  assert_true(fd >= 0);
+  while ((got = read(fd, buf, sizeof buf)) > 0)
+    made_add(&m, buf, (size_t)got);
+  assert_int_equal(dsh_walk_init(&w, fd, 0, m.n, &err), 0);
+  while (dsh_walk_next(&w, &f, &err) == 0 && f.kind == DSH_FRAME_DATA) {
+    assert_true(n < FRAMES_MAX);
+    ends[n] = f.at + f.size;
+    write_file(path, m.p, ends[n]);
+    modes[n] = mode_of(path, &err, &info);
+    events[n++] = info.events;
+  }
+  dsh_walk_free(&w);
+  close(fd);
+  for (i = ends[0]; i <= m.n; i++) {
+    int mode;
+    while (k + 1 < n && ends[k + 1] <= i)
+      k++;
+    write_file(path, m.p, i);
+    mode = mode_once(&info);
+    assert_int_not_equal(mode, -2);
+    assert_true(width(mode) <= width(modes[k]));
+    assert_true(info.events >= events[k]);
+    if (i % STEP == 0)
+      heal(mode, events[k]);
+  }
+  free(m.p);
+}
+
+static void cut_fixtures(void **state) {
+  glob_t g;
+  size_t i;
+  (void)state;
+  if (glob("spec/fixtures/dsh-sessions*/*/*/session.jsonl.zstd", 0, NULL,
+           &g) != 0) {
+    skip(); /* not run from the top of the tree */
+    return;
+  }
+  assert_int_equal(g.gl_pathc, 18);
+  for (i = 0; i < g.gl_pathc; i++)
+    cut_file(g.gl_pathv[i]);
+  globfree(&g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       T(cut_frames), T(cut_header), T(cut_raw), T(cut_crossing), T(pinned),
+      T(cut_fixtures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
