@@ -212,7 +212,7 @@ static const struct probe_op op[] = {
     NULL },
   { "remount-write", 'F', "mount", OP_ONE, remount_write, NULL },
   { "remount-write-userns", 'F', "mount", OP_ONE, remount_in_userns, NULL },
-  { "remount-chmod-userns", 'F', "mount", OP_ONE, remount_chmod, NULL },
+  { "remount-chmod-userns", 'F', "metadata", OP_ONE, remount_chmod, NULL },
   { "mount-setattr-write", 'F', "mount", OP_ONE, mount_setattr_write, NULL },
   { "open-tree-write", 'F', "mount", OP_ONE, open_tree_write, NULL },
   { "move-mount", 'F', "mount", OP_ONE | OP_RETURN, move_mount_to, NULL },

@@ -272,7 +272,7 @@ static const struct probe_op op[] = {
   { "reopen-thread-self", 'F', "descriptor", OP_PATHS, reopen_thread_self,
     NULL },
   { "reopen-dev-fd", 'F', "descriptor", OP_PATHS, reopen_dev_fd, NULL },
-  { "reopen-truncate", 'F', "descriptor", OP_PATHS, reopen_truncate, NULL },
+  { "reopen-truncate", 'F', "truncate", OP_PATHS, reopen_truncate, NULL },
   { "tmpfile-link-fd", 'F', "create", OP_PATHS, open_tmpfile_link_fd, NULL },
   { "tmpfile-link-empty-path", 'F', "create", OP_PATHS,
     open_tmpfile_link_empty, NULL },

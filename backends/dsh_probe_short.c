@@ -3,8 +3,9 @@
  *
  *   dsh-probe --short --root DIR --outside DIR --bare    makes the targets,
  *       tries everything unconfined, leaves fresh targets for the next
- *   dsh-probe --short --root DIR --outside DIR [--victim PID]   confined;
- *       its stdin should be OUTSIDE/probe-stdin, opened read-only
+ *   dsh-probe --short --root DIR --outside DIR [--victim PID]
+ *       [--abstract NAME]   confined; its stdin should be OUTSIDE/probe-stdin,
+ *       opened read-only; the caller is PID and listens on NAME
  *
  * One line per class: CLASS refused|done|impossible ERRNO OPERATION, tab
  * separated. done: one of its operations went through, the named one. A
@@ -17,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "dsh_probe.h"
@@ -37,22 +40,24 @@ static const struct short_class classes[] = {
   { "truncate", { "truncate", "open-rdonly-trunc" } },
   { "metadata", { "chmod", "fchmod", "fchmodat2", "utimensat-now", "futimens",
                   "setxattr", "fsetxattr", "setxattrat", "fchown",
-                  "ioctl-set-flags", "file-setattr" } },
+                  "ioctl-set-flags", "stdin-fchmod" } },
   { "device", { "dev-nodes-open", "block-device-open", "block-device-ioctl",
                 "dev-mkdir" } },
   { "proc", { "proc-sys-open", "sys-open", "proc-1-root-write" } },
   { "descriptor", { "reopen-rdonly", "reopen-path-only", "open-by-handle" } },
-  { "mount", { "mount-tmpfs", "remount-write-userns",
+  { "mount", { "mount-tmpfs", "mount-tmpfs-userns", "remount-write-userns",
                "mount-setattr-write" } },
   { "capabilities", { "capability-hostname", "mknod-char-device" } },
   { "system-calls", { "io-uring-setup", "i386-chmod" } },
   { "terminal", { "terminal-injection" } },
+  { "stdio", { "stdin-reopen", "stdin-truncate-by-link" } },
 };
 
 struct short_run {
   struct probe_spec spec;
   bool bare;
   pid_t victim;
+  char abstract[64]; /* name of a socket that the caller listens on */
   char facts[PROBE_PATH_MAX + 32]; /* the pid namespace of the bare run */
 };
 
@@ -119,6 +124,11 @@ static int prepare(struct short_run *r) {
 
 /* --- trying -------------------------------------------------------------- */
 
+static bool stdin_is_file(void) {
+  struct stat st;
+  return !fstat(0, &st) && S_ISREG(st.st_mode);
+}
+
 /* What went through changed the targets; where it did, so does this. */
 static void repair(const struct short_run *r) {
   struct probe_cell c = cell_of(find("open-write"));
@@ -131,13 +141,14 @@ static void repair(const struct short_run *r) {
  * refusal; else impossible. */
 static void try_class(const struct short_run *r,
                       const struct short_class *s) {
+  bool file = stdin_is_file();
   int answer = PROBE_NO_CALL;
   const char *by = "-";
   for (size_t k = 0; k < PROBE_LEN(s->op) && s->op[k]; k++) {
     const struct probe_op *op = find(s->op[k]);
     struct probe_cell c = cell_of(op);
-    int rc = op ? probe_run_cell(&r->spec, &c, -1)
-                : PROBE_NO_CALL;
+    int rc = file || strncmp(s->op[k], "stdin", 5)
+               ? probe_run_cell(&r->spec, &c, -1) : PROBE_NO_CALL;
     if (rc == 0)
       repair(r);
     if (answer == 0 || rc == PROBE_NO_CALL)
@@ -161,22 +172,18 @@ static void try_inherited(const struct short_run *r) {
   line("inherited", found >= 0 ? 0 : EBADF, "open-descriptor");
 }
 
-static void try_stdio(const struct short_run *r) {
-  static const char *const name[] = { "stdin-reopen", "stdin-fchmod",
-                                      "stdin-futimens" };
-  struct stat st;
-  int answer = PROBE_NO_CALL;
-  const char *by = "-";
-  if (!fstat(0, &st) && S_ISREG(st.st_mode))
-    for (size_t i = 0; i < PROBE_LEN(name) && answer; i++) {
-      struct probe_cell c = cell_of(find(name[i]));
-      int rc = probe_run_cell(&r->spec, &c, -1);
-      if (rc == 0 || answer == PROBE_NO_CALL) {
-        answer = rc;
-        by = name[i];
-      }
-    }
-  line("stdio", answer, by);
+/* Permission to connect is all that is asked: nobody accepts. */
+static void try_abstract(const struct short_run *r) {
+  struct sockaddr_un a = { .sun_family = AF_UNIX };
+  int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "%s", r->abstract);
+  int fd, rc = PROBE_NO_CALL;
+  if (n > 0 && (fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0) {
+    rc = probe_rc(connect(fd, (struct sockaddr *)&a,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+                                      1 + (size_t)n)));
+    close(fd);
+  }
+  line("abstract-socket", rc, "connect-abstract-socket");
 }
 
 /* Signal 0: permission alone. A pid namespace of our own has no such
@@ -215,6 +222,8 @@ static int options(struct short_run *r, int argc, char **argv) {
       snprintf(r->spec.root, PROBE_PATH_MAX, "%s", v);
     else if (!strcmp(argv[i], "--outside"))
       snprintf(r->spec.outside, PROBE_PATH_MAX, "%s", v);
+    else if (!strcmp(argv[i], "--abstract"))
+      snprintf(r->abstract, sizeof r->abstract, "%s", v);
     else if (!strcmp(argv[i], "--victim"))
       r->victim = atoi(v);
     else
@@ -243,8 +252,8 @@ int probe_short(int argc, char **argv) {
   try_inherited(&r);
   for (size_t i = 0; i < PROBE_LEN(classes); i++)
     try_class(&r, &classes[i]);
-  try_stdio(&r);
   try_signal(&r);
+  try_abstract(&r);
   try_inside(&r);
   return fflush(stdout) ? 2 : 0;
 }

@@ -9,10 +9,13 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "cause.h"
@@ -140,8 +143,11 @@ static void unusable(struct dsh_probe_result *r, const char *stage, int errnum,
 
 /* --- trying -------------------------------------------------------------- */
 
-/* Two throw-away directories: one is granted, one is not. */
+/* Two throw-away directories: one is granted, one is not; and a socket of
+ * ours with an abstract name, which nobody inside may reach. */
 struct places {
+  int listener;
+  char name[16];
   char base[PATH_MAX - 16], root[PATH_MAX], outside[PATH_MAX];
 };
 
@@ -160,7 +166,27 @@ static bool make_base(struct places *p) {
   return false;
 }
 
+/* The kernel picks the name: five digits. Without one, nothing is tried. */
+static void listen_abstract(struct places *p) {
+  struct sockaddr_un a = {.sun_family = AF_UNIX};
+  socklen_t len = sizeof a.sun_family, n;
+  p->name[0] = '\0';
+  p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (p->listener < 0 || bind(p->listener, (struct sockaddr *)&a, len) != 0 ||
+      listen(p->listener, 8) != 0)
+    return;
+  len = sizeof a;
+  if (getsockname(p->listener, (struct sockaddr *)&a, &len) != 0)
+    return;
+  n = len - (socklen_t)offsetof(struct sockaddr_un, sun_path);
+  if (n > 1 && n - 1 < sizeof p->name) {
+    memcpy(p->name, a.sun_path + 1, n - 1);
+    p->name[n - 1] = '\0';
+  }
+}
+
 static int make_places(struct places *p, struct dsh_error *err) {
+  p->listener = -1;
   if (!make_base(p))
     return dsh_fail(err, DSH_E_IO, errno, "probe",
                     "no temporary directory for the probe's targets");
@@ -169,6 +195,7 @@ static int make_places(struct places *p, struct dsh_error *err) {
   if (mkdir(p->root, 0700) != 0 || mkdir(p->outside, 0700) != 0)
     return dsh_fail(err, DSH_E_IO, errno, "probe", "directories in %s",
                     p->base);
+  listen_abstract(p);
   return 0;
 }
 
@@ -184,6 +211,8 @@ static int remove_one(const char *path, const struct stat *st, int kind,
 }
 
 static void remove_places(const struct places *p) {
+  if (p->listener >= 0)
+    close(p->listener);
   nftw(p->base, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -195,12 +224,14 @@ static void add_words(struct dsh_arena *a, struct dsh_strv *argv,
   dsh_strv_add(a, argv, at->root);
   dsh_strv_add(a, argv, "--outside");
   dsh_strv_add(a, argv, at->outside);
-  if (last) {
-    dsh_strv_add(a, argv, last);
-    return;
-  }
   dsh_strv_add(a, argv, "--victim");
   dsh_strv_add(a, argv, dsh_format(a, "%d", (int)getpid()));
+  if (at->name[0]) {
+    dsh_strv_add(a, argv, "--abstract");
+    dsh_strv_add(a, argv, at->name);
+  }
+  if (last)
+    dsh_strv_add(a, argv, last);
 }
 
 static int run_line(const struct dsh_plan *plan, int stdin_fd,
