@@ -141,3 +141,17 @@ int dsh_fs_copy_meta(int from, int to, const char *path,
     return lost(err, 0, path, "mode");
   return copy_flags(from, to, path, err);
 }
+
+int dsh_fs_restore_meta(int from, int to, const char *path,
+                        struct dsh_error *err) {
+  struct stat old, now;
+  if (fstat(from, &old) != 0 || fstat(to, &now) != 0)
+    return dsh_fs_fail(err, errno, path, "cannot look at");
+  if (fgetxattr(from, "security.capability", NULL, 0) > 0 &&
+      copy_xattr(from, to, "security.capability", path, err) != 0)
+    return -1;
+  if (((old.st_mode ^ now.st_mode) & 07777) &&
+      fchmod(to, old.st_mode & 07777) != 0)
+    return lost(err, errno, path, "mode");
+  return 0;
+}

@@ -1,9 +1,9 @@
 /* filewrite.c: writing without ever losing: sibling, fsync, rename, fsync.
  *
- * The sibling's name is ".NAME.dsh-PID-N" (NAME cut where it would be too
+ * The sibling's name is ".NAME.dsh-tmpN" (NAME cut where it would be too
  * long) and its writer holds a lock on it. One without a lock is left from a
- * crash; the next write of the same file removes it. */
-#include <dirent.h>
+ * crash; the next write of the same file removes it. N is 0 unless a writer
+ * is at work: then the directory could not be locked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -19,62 +19,42 @@
 
 enum { NAME_KEPT = 180, TRIES = 100, NOREPLACE = 1 };
 
-static void sibling_prefix(const char *name, char *out, size_t size) {
-  snprintf(out, size, ".%.*s.dsh-", (int)NAME_KEPT, name);
-}
+/* --- the sibling --------------------------------------------------------- */
 
-/* --- leftovers ----------------------------------------------------------- */
-
-static void remove_leftover(int dir, const char *name) {
+/* True when nothing stands in the way any more. */
+static bool remove_leftover(int dir, const char *name) {
+  struct stat st;
+  bool gone = false;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0)
-    return;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-    unlinkat(dir, name, 0);
+    return errno == ENOENT;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+      flock(fd, LOCK_EX | LOCK_NB) == 0)
+    gone = unlinkat(dir, name, 0) == 0 || errno == ENOENT;
   close(fd);
+  return gone;
 }
-
-static void remove_leftovers(const struct dsh_fs_place *p) {
-  char prefix[NAME_KEPT + 8];
-  struct dirent *e;
-  size_t n;
-  int fd = openat(p->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *d = fd < 0 ? NULL : fdopendir(fd);
-  if (!d) {
-    if (fd >= 0)
-      close(fd);
-    return;
-  }
-  sibling_prefix(p->name, prefix, sizeof prefix);
-  n = strlen(prefix);
-  while ((e = readdir(d)))
-    if (strncmp(e->d_name, prefix, n) == 0)
-      remove_leftover(p->parent, e->d_name);
-  closedir(d);
-}
-
-/* --- the sibling --------------------------------------------------------- */
 
 static int make_sibling(const struct dsh_fs_place *p, char *name, size_t size,
                         bool fresh, struct dsh_error *err) {
-  static atomic_uint counter;
-  char prefix[NAME_KEPT + 8];
-  int i, fd = -1;
-  sibling_prefix(p->name, prefix, sizeof prefix);
+  int i, n = 0, fd = -1;
   for (i = 0; i < TRIES && fd < 0; i++) {
-    snprintf(name, size, "%s%d-%u", prefix, (int)getpid(),
-             atomic_fetch_add(&counter, 1));
+    snprintf(name, size, ".%.*s.dsh-tmp%d", (int)NAME_KEPT, p->name, n);
     /* A new file gets its mode from the umask and the directory's default;
      * a replacement is nobody's until it has the old one's. */
     fd = DSH_FS_CALL("create",
                      openat(p->parent, name,
                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                             fresh ? 0666 : 0600));
-    if (fd < 0 && errno != EEXIST)
+    if (fd >= 0)
       break;
+    if (errno != EEXIST)
+      return dsh_fs_fail(err, errno, p->path, "cannot write beside");
+    if (!remove_leftover(p->parent, name))
+      n++;
   }
   if (fd < 0)
-    return dsh_fs_fail(err, errno, p->path, "cannot write beside");
+    return dsh_fs_fail(err, EBUSY, p->path, "cannot write beside");
   flock(fd, LOCK_EX | LOCK_NB);
   return fd;
 }
@@ -89,7 +69,7 @@ static int put_all(int fd, const char *data, size_t n) {
     data += w;
     n -= (size_t)w;
   }
-  return DSH_FS_CALL("fsync", fsync(fd));
+  return 0;
 }
 
 /* --- what stands there --------------------------------------------------- */
@@ -213,7 +193,6 @@ int dsh_fs_write_at(const struct dsh_fence *f, struct dsh_fs_place *p,
     return -1;
   if (check_intent(p, intent, expect, there, &st, err) != 0)
     goto out;
-  remove_leftovers(p);
   fd = make_sibling(p, sibling, sizeof sibling, !there, err);
   if (fd < 0)
     goto out;
@@ -225,9 +204,10 @@ int dsh_fs_write_at(const struct dsh_fence *f, struct dsh_fs_place *p,
     dsh_fs_fail(err, errno, p->path, "cannot write");
     goto out;
   }
-  if (there && (st.st_mode & 06000) &&
-      fchmod(fd, st.st_mode & 07777) != 0) { /* writing cleared set-ID bits */
-    dsh_fs_fail(err, errno, p->path, "cannot keep the mode of");
+  if (there && dsh_fs_restore_meta(old, fd, p->path, err) != 0)
+    goto out;
+  if (DSH_FS_CALL("fsync", fsync(fd)) != 0) {
+    dsh_fs_fail(err, errno, p->path, "cannot sync");
     goto out;
   }
   if (move_in(p, sibling, !there, err) != 0)
@@ -296,6 +276,9 @@ static int edit_at(const struct dsh_fence *f, struct dsh_fs_place *p,
     return dsh_fail_path(err, DSH_E_FS_EDIT_AMBIGUOUS, 0, "fs", p->path,
                          "the old text is in \"%s\" %zu times", p->path,
                          edit.count);
+  if (!dsh_text_valid(edit.result.data, edit.result.n))
+    return dsh_fail_path(err, DSH_E_FS_NOT_TEXT, 0, "fs", p->path,
+                         "\"%s\" would not be UTF-8 text any more", p->path);
   return dsh_fs_write_at(f, p, edit.result.data, edit.result.n, DSH_FS_REPLACE,
                          &seen, version, err);
 }

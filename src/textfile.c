@@ -126,15 +126,31 @@ static int put_new(struct sink *s, const char *new_, size_t n, bool crlf) {
   return put(s, new_ + from, n - from);
 }
 
+/* Every line of the text ends in CRLF, and there is one at least. */
+static bool all_crlf(const char *text, size_t n) {
+  const char *p = text, *end = text + n;
+  bool any = false;
+  while ((p = memchr(p, '\n', (size_t)(end - p)))) {
+    if (p == text || p[-1] != '\r')
+      return false;
+    any = true;
+    p++;
+  }
+  return any;
+}
+
 int dsh_text_edit(struct dsh_arena *a, const char *text, size_t n,
                   const char *old, size_t old_n, const char *new_,
                   size_t new_n, bool all, struct dsh_edit *out) {
   struct sink s = {a, NULL, 0, 0};
   size_t at, len = 0, from = 0;
-  bool crlf;
+  bool crlf, fresh_crlf;
   memset(out, 0, sizeof *out);
   if (!old_n)
     return 0;
+  /* Lines put where none ended take the ends of the whole text. */
+  fresh_crlf = new_n && memchr(new_, '\n', new_n) &&
+               !memchr(old, '\n', old_n) && all_crlf(text, n);
   s.cap = n + new_n + 1;
   s.data = dsh_alloc(a, s.cap);
   if (!s.data)
@@ -143,7 +159,7 @@ int dsh_text_edit(struct dsh_arena *a, const char *text, size_t n,
     out->count++;
     if (all || out->count == 1) {
       if (put(&s, text + from, at - from) != 0 ||
-          put_new(&s, new_, new_n, crlf) != 0)
+          put_new(&s, new_, new_n, crlf || fresh_crlf) != 0)
         return -1;
     } else if (put(&s, text + from, at + len - from) != 0) {
       return -1;

@@ -14,6 +14,7 @@
 -- "replace"), version, replace_all, allow_hard_links. Failures are nil, err.
 local fence = require("dsh.core").fence
 local errors = require("dsh.errors")
+local journal = require("dsh.journal")
 
 local M = {}
 
@@ -21,6 +22,7 @@ local files = {}
 files.__index = files
 
 local READ_MAX = 16 << 20
+local SNIFF = 8192 -- bytes without NUL at the start of a text
 
 local function absolute(self, path, opts)
   if type(path) ~= "string" then
@@ -88,7 +90,8 @@ local function failed(opts, policy, op, err)
   if err.code == "FS_SANDBOX_DENIED" then
     err.mode = policy.mode
     if opts.session and opts.session.append then
-      opts.session:append({ { type = "sandbox/denied", ignorable = true,
+      -- A log that cannot be written does not turn a denial into a grant.
+      journal.append(opts.session, { { type = "sandbox/denied", ignorable = true,
         data = { op = op, path = err.path, errno = "EROFS",
           mode = policy.mode, backend = "fence", evidence = "policy" } } })
     end
@@ -102,7 +105,7 @@ function files:write_text(path, text, opts)
     error("text: expected string, got " .. type(text), 2)
   end
   path = absolute(self, path, opts)
-  if not utf8.len(text) then
+  if not utf8.len(text) or text:sub(1, SNIFF):find("\0", 1, true) then
     return errors.fail("FS_NOT_TEXT", ("what is to be written to %q is not "
       .. "UTF-8 text"):format(path), { path = path, stage = "fs" })
   end

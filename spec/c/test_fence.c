@@ -6,6 +6,7 @@
 #include "../../src/filewrite.c"
 #include "../../src/filemeta.c"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

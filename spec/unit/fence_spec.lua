@@ -139,11 +139,17 @@ describe("the fence", function()
       assert.equal(expected, sh("stat -c %%a %s/a", W))
     end)
     it("removes what a crash left, and only that", function()
-      spill(W .. "/.a.dsh-99-1", "left")
-      spill(W .. "/.b.dsh-99-1", "another file's")
+      spill(W .. "/.a.dsh-tmp0", "left")
+      spill(W .. "/.b.dsh-tmp0", "another file's")
       assert(fs:write_text("a", "x"))
-      assert.is_nil(slurp(W .. "/.a.dsh-99-1"))
-      assert.truthy(slurp(W .. "/.b.dsh-99-1"))
+      assert.is_nil(slurp(W .. "/.a.dsh-tmp0"))
+      assert.truthy(slurp(W .. "/.b.dsh-tmp0"))
+    end)
+    it("is not held up by what it may not remove", function()
+      sh("ln -s %s %s/.a.dsh-tmp0; mkdir %s/.a.dsh-tmp1", O, W, W)
+      assert(fs:write_text("a", "x"))
+      assert.equal("x", slurp(W .. "/a"))
+      assert.equal("", sh("ls -A %s", O))
     end)
     it("leaves the old content when the disk is full", function()
       if core.sys.uid() ~= 0 or sh("mount -t tmpfs -o size=64k none %s/o "
@@ -191,6 +197,17 @@ describe("the fence", function()
       assert(fs:edit_text("a", "old", "new"))
       assert.equal("1234:4321 6755", sh("stat -c '%%u:%%g %%a' %s/a", W))
     end)
+    it("keeps capabilities, which a write drops", function()
+      spill(W .. "/a", "old")
+      if sh("setcap cap_net_raw+ep %s/a && echo ok", W) ~= "ok" then
+        pending("file capabilities cannot be set here")
+        return
+      end
+      local before = sh("getcap %s/a", W)
+      assert(fs:edit_text("a", "old", "new"))
+      assert.equal(before, sh("getcap %s/a", W))
+      assert.truthy(before:find("cap_net_raw", 1, true))
+    end)
     it("refuses immutable files", function()
       spill(W .. "/a", "old")
       if sh("chattr +i %s/a && echo ok", W) ~= "ok" then
@@ -213,6 +230,10 @@ describe("the fence", function()
         "x\r\ny\r\nc" },
       { "mixed ends", "a\r\nb\nc\r", "b", "B", "a\r\nB\nc\r" },
       { "no final newline", "a\nb", "b", "c", "a\nc" },
+      { "new lines in CRLF text", "a\r\nb\r\n", "b", "c\nd",
+        "a\r\nc\r\nd\r\n" },
+      { "new lines in mixed text", "a\r\nb\n", "b", "c\nd",
+        "a\r\nc\nd\n" },
       { "a lone LF pattern at the start", "a\r\nb", "\nb", "\nc", "a\r\nc" },
     }
     for _, case in ipairs(CASES) do
@@ -245,6 +266,17 @@ describe("the fence", function()
         assert.equal("FS_NOT_TEXT", err.code)
         assert.equal(bytes, slurp(W .. "/a"))
       end
+    end)
+    it("never turns text into something else", function()
+      spill(W .. "/a", "caf\u{e9}")
+      for _, case in ipairs({ { "\xa9", "x" }, { "f", "\0" },
+        { "f", "\xff" } }) do
+        local _, err = fs:edit_text("a", case[1], case[2])
+        assert.equal("FS_NOT_TEXT", err.code)
+      end
+      local _, err = fs:write_text("a", "x\0y")
+      assert.equal("FS_NOT_TEXT", err.code)
+      assert.equal("caf\u{e9}", slurp(W .. "/a"))
     end)
     it("refuses a large file before reading it", function()
       sh("truncate -s 1T %s/a", W)
