@@ -2,6 +2,8 @@
  * same few paths again and again, and a walk costs a system call for each
  * name; one stat tells that the object found last time is still there. */
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -52,9 +54,11 @@ static void judge(struct dsh_found *f) {
 
 /* Ancestors must be searchable without capabilities, too. */
 static bool reachable(const char *canonical) {
-  char path[sizeof slots->canonical];
+  char path[PATH_MAX];
   struct stat st;
   char *slash;
+  if (strlen(canonical) >= sizeof path)
+    return false;
   strcpy(path, canonical);
   while ((slash = strrchr(path, '/')) && slash != path) {
     *slash = '\0';
@@ -99,17 +103,22 @@ static bool confirm(struct dsh_found *f) {
   return true;
 }
 
-static int copy_links(struct dsh_found *f, const struct dsh_strv *links) {
-  size_t i, at = 0;
-  for (i = 0; i < links->n; i++) {
-    size_t n = strlen(links->v[i]) + 1;
-    if (at + n + 1 > sizeof f->links)
-      return ENAMETOOLONG;
-    memcpy(f->links + at, links->v[i], n);
-    at += n;
-  }
-  f->links[at] = '\0';
-  return 0;
+static char *copy_links(const struct dsh_strv *links) {
+  size_t i, n = 1;
+  char *text, *at;
+  for (i = 0; i < links->n; i++)
+    n += strlen(links->v[i]) + 1;
+  text = at = calloc(1, n);
+  for (i = 0; text && i < links->n; i++)
+    at = stpcpy(at, links->v[i]) + 1;
+  return text;
+}
+
+static void forget(struct dsh_found *f) {
+  free(f->raw);
+  free(f->canonical);
+  free(f->links);
+  memset(f, 0, sizeof *f);
 }
 
 static int fill(struct dsh_found *f, const char *path, struct dsh_arena *a) {
@@ -120,24 +129,23 @@ static int fill(struct dsh_found *f, const char *path, struct dsh_arena *a) {
   char *canonical = dsh_path_resolve(a, path, false, NULL, &links, &err);
   if (!canonical)
     return a->failed ? ENOMEM : err.errnum;
-  if (strlen(path) >= sizeof f->raw ||
-      strlen(canonical) >= sizeof f->canonical)
-    return ENAMETOOLONG;
-  strcpy(f->raw, path);
-  strcpy(f->canonical, canonical);
   if (lstat(canonical, &st) != 0)
     return errno;
+  f->raw = strdup(path);
+  f->canonical = strdup(canonical);
+  f->links = copy_links(&links);
+  if (!f->raw || !f->canonical || !f->links)
+    return ENOMEM;
   f->unreachable = geteuid() == 0 && !reachable(canonical);
-  f->mode = 0; /* so that it is judged */
-  take(f, &st);
+  take(f, &st); /* the mode was 0: so it is judged */
   f->read_only = statvfs(canonical, &fs) == 0 && (fs.f_flag & ST_RDONLY);
-  return copy_links(f, &links);
+  return 0;
 }
 
 static struct dsh_found *slot_of(const char *path) {
   struct dsh_found *f;
   for (f = slots; f < slots + SLOTS; f++)
-    if (f->raw[0] && strcmp(f->raw, path) == 0)
+    if (f->raw && strcmp(f->raw, path) == 0)
       return f;
   return NULL;
 }
@@ -152,11 +160,12 @@ int dsh_found(const char *path, const struct dsh_found **out) {
   }
   if (!f)
     f = &slots[next_slot++ % SLOTS];
+  forget(f);
   dsh_arena_init(&a);
   e = fill(f, path, &a);
   dsh_arena_free(&a);
   if (e)
-    f->raw[0] = '\0';
+    forget(f);
   *out = f;
   return e;
 }

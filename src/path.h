@@ -18,8 +18,8 @@ int dsh_path_compare(const char *a, const char *b);
 /* A path as it was found, kept between calls and confirmed by one stat (two
  * where the text is not canonical): the same object is still there. */
 struct dsh_found {
-  char raw[256], canonical[256];
-  char links[512];    /* links passed, each ended by NUL; then an empty one */
+  char *raw, *canonical; /* owned */
+  char *links; /* owned: links passed, each ended by NUL; then an empty one */
   uint64_t dev, ino;
   unsigned mode;      /* st_mode at the last look */
   uint32_t uid, gid;

@@ -133,10 +133,9 @@ static void refuse(struct gather *g, const char *path, const char *why) {
                dsh_format(g->a, "%s: %s", path, why));
 }
 
-/* Why $TMPDIR is no root, or NULL. `f` is what it is. */
+/* Why $TMPDIR is no root, or NULL. `f` is what it is, `home` canonical. */
 static const char *tmpdir_fault(const struct gather *g,
                                 const struct dsh_found *f, const char *home) {
-  const struct dsh_found *h;
   const char *path = f->canonical;
   if (kernel_tree(path))
     return kernel_tree(path);
@@ -145,8 +144,7 @@ static const char *tmpdir_fault(const struct gather *g,
   if (g->out->workspace && strcmp(path, g->out->workspace) != 0 &&
       dsh_path_within(g->out->workspace, path))
     return "it contains the workspace root";
-  if (home && home[0] == '/' && dsh_found(home, &h) == 0 &&
-      dsh_path_within(h->canonical, path))
+  if (home && dsh_path_within(home, path))
     return "it is the home directory or contains it";
   return NULL;
 }
@@ -166,7 +164,6 @@ static void shm_root(struct gather *g) {
 static void temp_roots(struct gather *g, const char *tmpdir,
                        const char *home) {
   const struct dsh_found *f;
-  struct dsh_found found;
   const char *why, *tmp = NULL;
   if (dsh_found_fixed("/tmp", &f) == 0) {
     if (!f->read_only) {
@@ -182,15 +179,17 @@ static void temp_roots(struct gather *g, const char *tmpdir,
     refuse(g, tmpdir, "not an absolute path");
     return;
   }
+  home = home && home[0] == '/' && dsh_found(home, &f) == 0
+             ? dsh_strdup(g->a, f->canonical)
+             : NULL;
   if (dsh_found(tmpdir, &f) != 0 ||
       (tmp && dsh_path_within(f->canonical, tmp)))
     return;
-  found = *f; /* home takes another look */
-  why = tmpdir_fault(g, &found, home);
+  why = tmpdir_fault(g, f, home);
   if (why)
     refuse(g, tmpdir, why);
   else
-    put(g, &found, DSH_ROOT_TMPDIR, "TMPDIR");
+    put(g, f, DSH_ROOT_TMPDIR, "TMPDIR");
 }
 
 static void find_workspace(struct gather *g) {

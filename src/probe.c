@@ -313,7 +313,8 @@ static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
                               .temp = DSH_TEMP_PRIVATE,
                               .temp_dir = at->root};
   struct dsh_launch in = *proto;
-  struct dsh_plan plan = {.confined = true, .launcher = proto->launcher != NULL};
+  struct dsh_plan plan = {.confined = true,
+                          .launcher = proto->launcher != NULL};
   const struct dsh_outcome *o;
   struct dsh_roots roots;
   struct dsh_run *run;

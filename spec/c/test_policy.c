@@ -284,6 +284,33 @@ static void remembered(void **state) {
   assert_int_equal(r.n, 0);
 }
 
+/* As long as the kernel takes, and more paths than are remembered. */
+static void long_paths(void **state) {
+  struct dsh_policy p = policy_of(DSH_READ_ONLY, "/w");
+  const char *path = at("w");
+  struct dsh_roots r;
+  char name[201];
+  int i;
+  (void)state;
+  memset(name, 'n', 200);
+  name[200] = '\0';
+  for (i = 0; i < 18; i++) {
+    path = dsh_format(&arena, "%s/%s", path, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+  }
+  dsh_strv_add(&arena, &p.extra_roots, path);
+  r = resolve(&p, NULL, NULL);
+  assert_string_equal(r.root[0].path, path);
+  p.extra_roots.n = 0;
+  for (i = 0; i < 40; i++) {
+    const char *one = dsh_format(&arena, "%s/d%02d", at("o"), i);
+    assert_int_equal(mkdir(one, 0755), 0);
+    dsh_strv_add(&arena, &p.extra_roots, one);
+  }
+  for (i = 0; i < 3; i++)
+    assert_int_equal(resolve(&p, NULL, NULL).n, 40);
+}
+
 static void kernel_trees(void **state) {
   static const char *const paths[] = {"/", "/proc", "/proc/self", "/sys",
                                       "/dev"};
@@ -450,7 +477,8 @@ int main(void) {
       TEST(private_temp),   TEST(nested_roots),
       TEST(tmpdir_rules),   TEST(link_dot_dot),
       TEST(bad_paths),      TEST(remembered),
-      TEST(kernel_trees),   TEST(planted_links),
+      TEST(long_paths),     TEST(kernel_trees),
+      TEST(planted_links),
       TEST(planted_in_tmp), TEST(root_without_capabilities),
       TEST(protected_names), TEST(unprotectable_names),
       TEST(protected_parent), TEST(control_paths),

@@ -4,9 +4,23 @@ local dsh = require("dsh")
 local errors = require("dsh.errors")
 local h = require("helpers")
 
+-- What probes find is kept between tests here; probing is another spec's.
+local verdicts
+
 local function provider(config)
-  return assert(core.confine.provider(config or {}))
+  config = config or {}
+  config.verdict_dir = verdicts
+  return assert(core.confine.provider(config))
 end
+
+setup(function()
+  verdicts = h.exec({ "mktemp", "-d", "/var/tmp/dshsh-spec.XXXXXX" }).out
+    :match("%S+")
+end)
+
+teardown(function()
+  os.execute("rm -rf " .. h.quote(verdicts))
+end)
 
 local function policy(t)
   t = t or {}
@@ -115,6 +129,27 @@ describe("confine", function()
     r, err = p:confine({ "true" }, policy { extra_roots = roots })
     assert.is_nil(r)
     assert.equal("POLICY_TOO_LARGE", err.code)
+  end)
+
+  it("goes to a backend that needs fewer words", function()
+    local auto <close> = provider()
+    local bwrap <close> = provider { backend = "bwrap" }
+    local d = h.scratch()
+    local roots = {}
+    for i = 1, 64 do
+      roots[i] = ("%s/%s/%s%d"):format(d.W, ("x"):rep(200), ("y"):rep(200), i)
+      assert(os.execute("mkdir -p " .. h.quote(roots[i])))
+    end
+    local wide = policy { extra_roots = roots }
+    local r, err = bwrap:confine({ "true" }, wide)
+    assert.is_nil(r)
+    if err.code == "SANDBOX_UNAVAILABLE" then
+      return pending("bwrap is not usable here")
+    end
+    assert.equal("POLICY_TOO_LARGE", err.code)
+    r, err = auto:confine({ "true" }, wide)
+    assert(r, err)
+    assert.equal("landlock", r.backend)
   end)
 
   it("says what the policy cannot be, before anything", function()
