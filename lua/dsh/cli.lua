@@ -49,8 +49,12 @@ local function each_verb(visit)
   end
 end
 
+-- Verbs that share a module, so that none other is loaded to find them.
+local SHARED = { mode = "log", verify = "log", replay = "log",
+  sessions = "log" }
+
 local function find_verb(word)
-  for _, verb in ipairs(try(word:gsub("%-", "_"))) do
+  for _, verb in ipairs(try(SHARED[word] or word:gsub("%-", "_"))) do
     if verb.name == word then
       return verb
     end
