@@ -400,7 +400,7 @@ static int unavailable(const struct dsh_policy *policy,
       dsh_mode_name(policy->mode));
 }
 
-/* --- the same plan again --------------------------------------------------- */
+/* --- the same plan again ------------------------------------------------- */
 
 static bool same_list(const struct dsh_strv *a, const struct dsh_strv *b) {
   size_t i;
