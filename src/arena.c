@@ -1,19 +1,53 @@
 /* arena.c: memory that is freed all at once. */
 #include <stdarg.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dsh.h"
 
-enum { BLOCK_BYTES = 4096 - 64, ALIGN = 16 };
+enum {
+  BLOCK_BYTES = 4096 - 64,
+  ALIGN = 16,
+  LARGE_BYTES = 256 * 1024,
+  SPARE_MAX = 4 << 20,
+  SPARES = 2
+};
 
 struct dsh_arena_block {
   struct dsh_arena_block *next;
   size_t used, size;
   alignas(ALIGN) unsigned char data[];
 };
+
+/* The process keeps its last large blocks: pages that were touched before are
+ * far cheaper than fresh ones, and the content of a file needs two. */
+static _Atomic(struct dsh_arena_block *) spare[SPARES];
+
+static struct dsh_arena_block *new_block(size_t bytes) {
+  struct dsh_arena_block *b;
+  size_t i;
+  for (i = 0; bytes >= LARGE_BYTES && i < SPARES; i++) {
+    b = atomic_exchange(&spare[i], NULL);
+    if (b && b->size >= bytes)
+      return b;
+    free(b);
+  }
+  b = malloc(sizeof *b + bytes);
+  if (b)
+    b->size = bytes;
+  return b;
+}
+
+static void free_block(struct dsh_arena_block *b) {
+  size_t i;
+  for (i = 0; b && b->size >= LARGE_BYTES && b->size <= SPARE_MAX &&
+              i < SPARES; i++)
+    b = atomic_exchange(&spare[i], b);
+  free(b);
+}
 
 void dsh_arena_init(struct dsh_arena *a) {
   a->head = NULL;
@@ -24,7 +58,7 @@ void dsh_arena_free(struct dsh_arena *a) {
   struct dsh_arena_block *b = a->head, *next;
   for (; b; b = next) {
     next = b->next;
-    free(b);
+    free_block(b);
   }
   dsh_arena_init(a);
 }
@@ -44,13 +78,12 @@ void dsh_arena_reset(struct dsh_arena *a) {
 
 static struct dsh_arena_block *grow(struct dsh_arena *a, size_t size) {
   size_t want = size > BLOCK_BYTES ? size : (size_t)BLOCK_BYTES;
-  struct dsh_arena_block *b = malloc(sizeof *b + want);
+  struct dsh_arena_block *b = new_block(want);
   if (!b) {
     a->failed = true;
     return NULL;
   }
   b->used = 0;
-  b->size = want;
   b->next = a->head;
   a->head = b;
   return b;
@@ -69,6 +102,10 @@ static void *take(struct dsh_arena *a, size_t size) {
   p = b->data + b->used;
   b->used += size;
   return p;
+}
+
+void *dsh_alloc_raw(struct dsh_arena *a, size_t size) {
+  return take(a, size);
 }
 
 void *dsh_alloc(struct dsh_arena *a, size_t size) {

@@ -126,7 +126,7 @@ int dsh_fs_read_fd(struct dsh_arena *a, int fd, const char *path, size_t max,
                          (long long)st.st_size, max);
   /* Files of /proc say 0 and hold more; a file may grow while it is read. */
   room = st.st_size ? (size_t)st.st_size + 1 : 65536;
-  out->data = dsh_alloc(a, room + 1);
+  out->data = dsh_alloc_raw(a, room + 1);
   if (!out->data)
     return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "fs", "file content");
   if (read_all(fd, out->data, room, &out->n) != 0)
@@ -134,6 +134,7 @@ int dsh_fs_read_fd(struct dsh_arena *a, int fd, const char *path, size_t max,
   if (out->n > max || (st.st_size && out->n > (size_t)st.st_size))
     return dsh_fail_path(err, DSH_E_FS_STALE, 0, "fs", path,
                          "\"%s\" grew while it was read", path);
+  out->data[out->n] = '\0';
   if (text && !dsh_text_valid(out->data, out->n))
     return dsh_fail_path(err, DSH_E_FS_NOT_TEXT, 0, "fs", path,
                          "\"%s\" is not UTF-8 text", path);

@@ -41,7 +41,17 @@ bool dsh_text_valid(const char *s, size_t n) {
   if (memchr(s, '\0', n < DSH_FS_SNIFF ? n : DSH_FS_SNIFF))
     return false;
   while (at < n) {
-    size_t len = sequence(p + at, n - at);
+    size_t len;
+    uint64_t eight;
+    while (at + 8 <= n) { /* most text is ASCII */
+      memcpy(&eight, p + at, 8);
+      if (eight & 0x8080808080808080u)
+        break;
+      at += 8;
+    }
+    if (at == n)
+      break;
+    len = sequence(p + at, n - at);
     if (!len)
       return false;
     at += len;
@@ -100,7 +110,7 @@ struct sink {
 static int put(struct sink *s, const char *data, size_t n) {
   if (s->n + n + 1 > s->cap) {
     size_t cap = (s->n + n + 1) * 2;
-    char *more = dsh_alloc(s->a, cap);
+    char *more = dsh_alloc_raw(s->a, cap);
     if (!more)
       return -1;
     if (s->n)
@@ -152,7 +162,7 @@ int dsh_text_edit(struct dsh_arena *a, const char *text, size_t n,
   fresh_crlf = new_n && memchr(new_, '\n', new_n) &&
                !memchr(old, '\n', old_n) && all_crlf(text, n);
   s.cap = n + new_n + 1;
-  s.data = dsh_alloc(a, s.cap);
+  s.data = dsh_alloc_raw(a, s.cap);
   if (!s.data)
     return -1;
   while ((at = search(text, n, from, old, old_n, &len, &crlf)) < n) {

@@ -87,7 +87,28 @@ static int bench_sync_append(lua_State *L) {
   return 1;
 }
 
+/* The bare system calls of an atomic write: DIR, name, bytes. */
+static int bench_atomic_write(lua_State *L) {
+  size_t n;
+  const char *dir = luaL_checkstring(L, 1), *name = luaL_checkstring(L, 2);
+  const char *bytes = luaL_checklstring(L, 3, &n);
+  int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd, bad;
+  lua_Integer begin = now_ns();
+  fd = openat(d, ".bench-sibling", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  bad = fd < 0 || write(fd, bytes, n) != (ssize_t)n || fsync(fd) != 0 ||
+        renameat(d, ".bench-sibling", d, name) != 0 || fsync(d) != 0;
+  begin = now_ns() - begin;
+  if (fd >= 0)
+    close(fd);
+  close(d);
+  if (bad)
+    return luaL_error(L, "%s: %s", dir, strerror(errno));
+  lua_pushinteger(L, begin);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"atomic_write", bench_atomic_write},
     {"sync_append", bench_sync_append},
     {"now", bench_now},
     {"sleep", bench_sleep},
