@@ -27,6 +27,13 @@ function M.is_wider(a, b)
   return WIDTH[a] ~= nil and WIDTH[b] ~= nil and WIDTH[b] > WIDTH[a]
 end
 
+--- The canonical path of what is there, or nil. What is asked, shown and
+-- granted is always this: a link that a confined command planted would lead a
+-- grant elsewhere than the person saw.
+function M.realpath(path)
+  return (require("dsh.core").sys.realpath(path))
+end
+
 local function within(path, dir)
   return path == dir or dir == "/" or path:sub(1, #dir + 1) == dir .. "/"
 end
@@ -51,31 +58,44 @@ local function has_dots(path)
   return (path .. "/"):find("/%.%.?/") ~= nil
 end
 
--- true, or nil, err: is this request one that may be put to somebody?
+local function check_mode(r)
+  if not WIDTH[r.to.mode] then
+    return invalid(("unknown mode '%s'"):format(tostring(r.to.mode)))
+  elseif not M.is_wider(r.policy.mode, r.to.mode) then
+    return invalid(("%s is not wider than %s"):format(r.to.mode,
+      r.policy.mode))
+  end
+  return { mode = r.to.mode }
+end
+
+local function check_path(r)
+  local path = r.to.path
+  if type(path) ~= "string" or path:sub(1, 1) ~= "/" or has_dots(path)
+    or path:find("\0", 1, true) then
+    return invalid("a path grant needs an absolute path without '..'")
+  end
+  local real = M.realpath(path)
+  if not real then
+    return invalid(("%s does not exist: ask for the directory that it would "
+      .. "be in"):format(path))
+  elseif real == "/" then
+    return invalid("the root directory is not a path grant")
+  elseif covered(r.policy, real) then
+    return invalid(("%s is already writable under this policy"):format(real))
+  end
+  return { path = real, access = r.to.access or "write" }
+end
+
+-- What may be put to somebody: `to` with a canonical path; or nil, err.
 local function check(r)
-  local to = r.to
   if type(r.reason) ~= "string" or not r.reason:find("%S") then
     return invalid("a reason is required and must not be blank")
-  elseif to.mode ~= nil and to.path ~= nil then
+  elseif r.to.mode ~= nil and r.to.path ~= nil then
     return invalid("either a mode or a path, not both")
-  elseif to.mode ~= nil then
-    if not WIDTH[to.mode] then
-      return invalid(("unknown mode '%s'"):format(tostring(to.mode)))
-    elseif not M.is_wider(r.policy.mode, to.mode) then
-      return invalid(("%s is not wider than %s"):format(to.mode,
-        r.policy.mode))
-    end
-    return true
-  elseif type(to.path) ~= "string" or to.path:sub(1, 1) ~= "/"
-    or has_dots(to.path) or to.path:find("\0", 1, true) then
-    return invalid("a path grant needs an absolute path without '..'")
-  elseif to.path == "/" then
-    return invalid("the root directory is not a path grant")
-  elseif covered(r.policy, to.path) then
-    return invalid(("%s is already writable under this policy"):format(
-      to.path))
+  elseif r.to.mode ~= nil then
+    return check_mode(r)
   end
-  return true
+  return check_path(r)
 end
 
 --- The policy with the mode or the root added; the given one is unchanged.
@@ -98,37 +118,38 @@ end
 local function record_grant(session, id, to)
   local grants = table.move(journal.grants(session), 1,
     #journal.grants(session), 1, {})
-  local access = to.access or "write"
-  grants[#grants + 1] = { id = id, path = to.path, access = access }
+  grants[#grants + 1] = { id = id, path = to.path, access = to.access }
   return journal.append(session, { { type = "sandbox/grant", ignorable = true,
-    data = { id = id, path = to.path, access = access, grants = grants } } })
+    data = { id = id, path = to.path, access = to.access,
+      grants = grants } } })
 end
 
 --- Asks for one call's wider policy: policy, answer; or nil, err, answer?.
 function M.ask(approval, r)
-  local ok, err = check(r)
-  if not ok then
+  local to, err = check(r)
+  if not to then
     return nil, err
   elseif not approval then
     return errors.fail("APPROVAL_UNAVAILABLE", "this composition has no "
       .. "approval service", { stage = "approval" })
   end
   local answer = approval:request({ session = r.session, tool = r.tool,
-    action = r.action, from_mode = r.policy.mode, to = r.to,
+    action = r.action, from_mode = r.policy.mode, to = to,
     reason = r.reason, call_id = r.call_id })
   err = approval_module.error_of(answer)
   if err then
     return nil, err, answer
   end
   if answer.outcome == "allowed-session" then
-    ok, err = record_grant(r.session, answer.id, r.to)
+    local ok
+    ok, err = record_grant(r.session, answer.id, to)
     if not ok then
       return nil, errors.new("APPROVAL_UNAVAILABLE", "the grant cannot be "
         .. "written to the session log: " .. err.message,
         { stage = "approval", cause = err }), answer
     end
   end
-  return M.widen(r.policy, r.to), answer
+  return M.widen(r.policy, to), answer
 end
 
 --- Asks, and then makes the one call that the grant serves: call(policy,
@@ -172,7 +193,8 @@ function M.proposal(denial, exists)
     renames = false
     path = path:match("^(.+)/[^/]+/*$") or "/"
   end
-  if path == "/" then
+  path = M.realpath(path)
+  if not path or path == "/" then
     return nil
   end
   return { path = path, access = "write" }

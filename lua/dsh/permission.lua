@@ -136,7 +136,7 @@ local function stands(self, session, preset)
     n = n + (grant.id:find("^preset:") and 1 or 0)
   end
   for _, path in ipairs(preset.grants or {}) do
-    if not have[path] then
+    if not have[core.sys.realpath(path) or path] then
       return false
     end
   end
@@ -182,7 +182,8 @@ local function grant_events(session, preset, name, events)
     events[#events + 1] = { type = "sandbox/revoke", ignorable = true,
       data = { id = grant.id, grants = list() } }
   end
-  for i, path in ipairs(preset.grants or {}) do
+  for i, given in ipairs(preset.grants or {}) do
+    local path = core.sys.realpath(given) or given
     local grant = { id = ("preset:%s:%d"):format(name, i), path = path,
       access = "write" }
     kept[#kept + 1] = grant

@@ -93,8 +93,11 @@ function policy:resolve(opts)
   local session = opts.session
   local extra, protected = {}, {}
   add_all(extra, self.extra_roots)
+  -- A grant is of the place that was shown when it was given: where a link
+  -- leads elsewhere by now, it grants nothing.
   for _, grant in ipairs(session and session:grants() or {}) do
-    if grant.access == "write" then
+    if grant.access == "write"
+      and core.sys.realpath(grant.path) == grant.path then
       extra[#extra + 1] = grant.path
     end
   end

@@ -76,6 +76,18 @@ for _, backend in ipairs(h.backends()) do
       assert.is_false(touch(d.O .. "/g/three"))
     end)
 
+    it("does not follow a link that took a granted place", function()
+      ctx.approval:add_answerer(function() return "allowed-session" end)
+      assert(require("lfs").mkdir(d.O .. "/g"))
+      assert(require("lfs").mkdir(d.O .. "/secret"))
+      assert.is_true(ask(d.O .. "/g/one", { path = d.O .. "/g" }))
+      assert(os.rename(d.O .. "/g", d.O .. "/was"))
+      assert(require("lfs").link(d.O .. "/secret", d.O .. "/g", true))
+      assert.is_nil(ctx.sandbox_policy:resolve({ session = s }).extra_roots)
+      assert.is_false(touch(d.O .. "/g/two"))
+      assert.is_false(h.exists(d.O .. "/secret/two"))
+    end)
+
     it("that is not allowed runs nothing", function()
       local cases = {
         { "ask", nil, "APPROVAL_UNAVAILABLE" },

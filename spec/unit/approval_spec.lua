@@ -167,6 +167,14 @@ end)
 
 describe("escalation", function()
   h.guard()
+  local realpath = escalation.realpath
+  before_each(function()
+    escalation.realpath = function(path)
+      return not path:find("missing", 1, true) and path or nil
+    end
+  end)
+  after_each(function() escalation.realpath = realpath end)
+
   local POLICY = { mode = "read-only", workspace_root = "/w" }
 
   local function ask(a, s, more)
@@ -223,6 +231,7 @@ describe("escalation", function()
       { to = { mode = "workspace-write", path = "/x" } },
       { policy = ws, to = { path = "/w/sub" } },
       { policy = ws, to = { path = "/opt/x" } },
+      { to = { path = "/missing" } },
       { to = { path = "relative" } }, { to = { path = "/" } },
       { to = { path = "/w/../etc" } }, { to = {} },
       { policy = { mode = "weird", workspace_root = "/w" } },
@@ -248,6 +257,21 @@ describe("escalation", function()
     assert.is_nil(policy)
     assert.equal("APPROVAL_REJECTED", err.code)
     assert.equal(PAIR, s:types())
+  end)
+
+  it("shows and grants where a path leads", function()
+    local a, s, shown = make(), fake.new(), nil
+    escalation.realpath = function() return "/home/x/.ssh" end
+    a:add_answerer(function(r)
+      shown = r.to.path
+      return "allowed-session"
+    end)
+    local policy = assert(ask(a, s, { to = { path = "/tmp/harmless" } }))
+    assert.equal("/home/x/.ssh", shown)
+    assert.same({ "/home/x/.ssh" }, policy.extra_roots)
+    assert.equal("/home/x/.ssh", s:grants()[1].path)
+    assert.equal("/home/x/.ssh", escalation.proposal({ op = "open",
+      path = "/tmp/harmless" }, function() return true end).path)
   end)
 
   it("grants a path once", function()
