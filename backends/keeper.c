@@ -39,19 +39,26 @@ void keeper_signals(void *old_mask) {
 
 /* --- the tree ------------------------------------------------------------ */
 
-/* Signals the children of `pid` and theirs, as /proc lists them. Only where
- * kill(-1) would reach further than the tree: a process that keeps forking
- * can outrun one walk, so callers repeat it. */
+/* Signals what descends from `pid`, as /proc lists it. Only where kill(-1)
+ * would reach further than the tree: a process that keeps forking can outrun
+ * one walk, so callers repeat it. Parents come before their children, as with
+ * kill(-1): a shell should hear of SIGTERM before it hears of its child's
+ * end. Who its children are is read before it can die of it. */
 static void walk(pid_t pid, int signum, int depth) {
   char path[64], text[4096];
   ssize_t n;
   char *p;
   int fd;
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-  if (depth > 64 || (fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+  if (depth > 64 || (fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
+    if (depth)
+      kill(pid, signum);
     return;
+  }
   n = read(fd, text, sizeof text - 1);
   close(fd);
+  if (depth)
+    kill(pid, signum);
   if (n <= 0)
     return;
   text[n] = '\0';
@@ -60,7 +67,6 @@ static void walk(pid_t pid, int signum, int depth) {
     if (child <= 0)
       break;
     walk(child, signum, depth + 1);
-    kill(child, signum);
     while (*p == ' ')
       p++;
   }

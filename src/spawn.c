@@ -86,6 +86,8 @@ static int execute(struct start *s) {
   int seen = ENOENT;
   for (path = s->paths; *path; path++) {
     execve(*path, s->argv, s->env);
+    if (*path == s->argv[0])
+      return give_up(s, "exec");
     if (errno == EACCES)
       seen = EACCES;
     else if (errno != ENOENT && errno != ENOTDIR)
