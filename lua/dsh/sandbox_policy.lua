@@ -184,6 +184,7 @@ function policy.grant(_, session, path, id)
   if type(path) ~= "string" or path:sub(1, 1) ~= "/" then
     error("grant: path: expected an absolute path", 2)
   end
+  path = core.sys.realpath(path) or path
   local grants = copy(session:grants())
   id = id or ("grant:%d"):format(core.sys.time_ms())
   while true do

@@ -208,6 +208,12 @@ function value_of(n, spec, what, host)
   return value
 end
 
+--- One node's typed value by a spec {type=, enum=, …}; or nil, err. `what`
+-- names it in messages.
+function M.value(n, spec, what, host)
+  return value_of(n, spec, what, host)
+end
+
 -- Schema keys by the name that YAML gives them.
 local function by_yaml_name(fields)
   local names = {}

@@ -6,6 +6,7 @@ local conf = require("dsh.core").conf
 local edit = require("dsh.settings_edit")
 local errors = require("dsh.errors")
 local node = require("dsh.node")
+local schema = require("dsh.schema")
 local yaml = require("dsh.yaml")
 
 local M = {
@@ -79,6 +80,16 @@ function settings:get(path, default)
     return default
   end
   return node.to_lua(n)
+end
+
+--- The value at "section.key" typed by a schema {type = "boolean", default =
+-- true, …}; nil, err with file, line and column when it does not fit.
+function settings:typed(path, spec)
+  local n = self:node(path)
+  if n == nil or node.is_null(n) then
+    return spec.default
+  end
+  return schema.value(n, spec, path, self.host)
 end
 
 --- Reads the file again. On failure the last good settings stay, a warning

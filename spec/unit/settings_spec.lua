@@ -179,6 +179,22 @@ describe("the settings service", function()
     assert.equal("c", ctx.settings:get("permission.defaultPreset"))
   end)
 
+  it("reads typed values, and says where one does not fit", function()
+    local d = h.scratch()
+    lfs.mkdir(d.W .. "/home")
+    local file = d.W .. "/home/settings.yaml"
+    h.write(file, "ui:\n  color: false\n  width: wide\n")
+    local ctx <close> = assert(open(d))
+    assert.equal("false", ctx.settings:get("ui.color"))
+    assert.is_false(ctx.settings:typed("ui.color", { type = "boolean" }))
+    assert.equal(7, ctx.settings:typed("ui.none", { type = "integer",
+      default = 7 }))
+    local value, err = ctx.settings:typed("ui.width", { type = "integer" })
+    assert.is_nil(value)
+    assert.equal(file .. ":3:10: ui.width: expected an integer, got \"wide\"",
+      err.message)
+  end)
+
   it("writes through a symlink", function()
     local d = h.scratch()
     lfs.mkdir(d.W .. "/home")
