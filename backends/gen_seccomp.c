@@ -26,7 +26,7 @@
 enum { MAX_CODE = 1024, MAX_CALLS = 64, MAX_LABELS = 256 };
 /* Bits of open's flags that ask for writing or creating; the same on both
  * architectures: O_WRONLY O_RDWR O_CREAT O_TRUNC __O_TMPFILE. */
-enum { OPEN_WRITES = 01 | 02 | 0100 | 01000 | 020000000 };
+enum { OPEN_RDWR = 02, OPEN_WRITES = 01 | 02 | 0100 | 01000 | 020000000 };
 
 /* Where a comparison goes on. NEXT is the following instruction; the others
  * are the shared returns; further labels are made as needed. */
@@ -147,9 +147,16 @@ static void leaf_limits(struct code *c) {
   emit(c, DSH_BPF_JEQ, 0, ALLOW, NEVER);
 }
 
+/* Observed: every open that asks for writing. Else, where there is a listener,
+ * only what may be a terminal: read and write, nothing made or cut. */
 static void leaf_open(struct code *c, int flags_arg) {
   load_arg(c, (unsigned)flags_arg);
-  emit(c, DSH_BPF_JSET, OPEN_WRITES, NOTIFY, ALLOW);
+  if (observed(c->program)) {
+    emit(c, DSH_BPF_JSET, OPEN_WRITES, NOTIFY, ALLOW);
+    return;
+  }
+  emit(c, DSH_BPF_AND, OPEN_WRITES, NEXT, NEXT);
+  emit(c, DSH_BPF_JEQ, OPEN_RDWR, NOTIFY, ALLOW);
 }
 
 /* One call; the accumulator holds the number. */
@@ -207,8 +214,9 @@ static int select_calls(struct call *calls, int arm, enum dsh_program p) {
   int n = 0;
 #define ADD(name, x86, aarch, cls)                                           \
   if ((arm ? (aarch) : (x86)) >= 0 &&                                        \
-      (observed(p) ||                                                        \
-       (DSH_CALL_##cls != DSH_CALL_OPEN && DSH_CALL_##cls != DSH_CALL_NAME)))  \
+      (DSH_CALL_##cls == DSH_CALL_OPEN   ? listens(p)                         \
+       : DSH_CALL_##cls == DSH_CALL_NAME ? observed(p)                        \
+                                         : true))                             \
     calls[n++] = (struct call){arm ? (aarch) : (x86), DSH_CALL_##cls,        \
                                strcmp(#name, "open") == 0 ? 1 : 2};
   DSH_SYSCALLS(ADD)

@@ -5,6 +5,7 @@
  *   keeper.c        the resident half: watch, forward, kill, report
  *   remote.c        what another process meant by its arguments
  *   metadata.c      decides metadata changes on the opened object
+ *   terminal.c      gives the command the other end of its own terminals
  *   observe.c       typed records of refused file operations
  *   report.c        how all of them speak: packets, or one line and 125
  *
@@ -130,10 +131,19 @@ void metadata_answer(const struct run *r, const struct dsh_notif *n);
 bool is_meta_call(int nr);
 void answer(const struct run *r, uint64_t id, int error, uint32_t flags);
 
+/* --- terminal.c --- */
+
+/* Answers TIOCGPTPEER on a master that the caller holds. */
+void terminal_peer(const struct run *r, const struct dsh_notif *n);
+/* Answers an open of /dev/pts/N when the caller holds that terminal's master;
+ * false: not one of those, and not answered. */
+bool terminal_open(const struct run *r, const struct dsh_notif *n, int dirfd,
+                   uint64_t path, int flags);
+
 /* --- observe.c --- */
 
-/* Looks at a trapped path call, reports what will be refused, and lets the
- * kernel go on with it. */
+/* Looks at a trapped path call: opens a terminal of the caller's own, or
+ * reports what will be refused and lets the kernel go on with it. */
 void observe_call(const struct run *r, const struct dsh_notif *n);
 
 #endif

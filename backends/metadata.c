@@ -277,49 +277,13 @@ static void refused(const struct run *r, pid_t pid, enum op op, int fd) {
                 DSH_DENIED_CONFIRMED);
 }
 
-/* --- a terminal's other end ---------------------------------------------- */
-
-/* Under Landlock a terminal that the command makes has no grant, and granting
- * all of /dev/pts would open everybody's. So the keeper opens the other end of
- * the very terminal whose master the caller holds, and hands it over. */
-static int give_peer(const struct run *r, const struct dsh_notif *n) {
-  struct dsh_notif_addfd give = {n->id, DSH_ADDFD_SEND, 0, 0, 0};
-  pid_t leader = remote_leader((pid_t)n->pid);
-  int flags = (int)n->data.args[2], peer, master;
-  int pidfd = (int)syscall(DSH_NR_pidfd_open, leader, 0);
-  if (pidfd < 0)
-    return -errno;
-  master = (int)syscall(DSH_NR_pidfd_getfd, pidfd, (int)n->data.args[0], 0);
-  close(pidfd);
-  if (master < 0)
-    return -errno;
-  peer = ioctl(master, (int)DSH_IOCTL_TIOCGPTPEER,
-               (flags & ~O_CLOEXEC) | O_NOCTTY);
-  if (peer < 0) {
-    int e = -errno;
-    close(master);
-    return e;
-  }
-  close(master);
-  give.srcfd = (uint32_t)peer;
-  give.newfd_flags = (uint32_t)(flags & O_CLOEXEC);
-  if (ioctl(r->listener, DSH_NOTIF_ADDFD, &give) < 0) {
-    int e = -errno;
-    close(peer);
-    return e;
-  }
-  close(peer);
-  return 1; /* answered */
-}
-
 void metadata_answer(const struct run *r, const struct dsh_notif *n) {
   enum op op = op_of(n->data.nr);
   struct target t = target_of(op, &n->data);
   pid_t pid = (pid_t)n->pid;
   int e, fd, again;
   if (op == OP_ioctl && (uint32_t)n->data.args[1] == DSH_IOCTL_TIOCGPTPEER) {
-    if ((e = give_peer(r, n)) <= 0)
-      answer(r, n->id, e ? e : -EIO, 0);
+    terminal_peer(r, n);
     return;
   }
   fd = open_target(pid, &t, &n->data);

@@ -327,30 +327,40 @@ static bool follows(const struct call *c) {
   return c->kind == TRUNCATE;
 }
 
-void observe_call(const struct run *r, const struct dsh_notif *n) {
+static bool asks_for_writing(const struct call *c) {
+  return c->kind != OPEN || (c->flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != 0;
+}
+
+static void observe(const struct run *r, const struct dsh_notif *n,
+                    const struct call *c) {
   static struct name a, b;
-  struct call c = parse(n);
   struct verdict v;
   char comm[16];
+  uint32_t flags = 0;
   pid_t pid = (pid_t)n->pid;
   a.parent = a.object = b.parent = b.object = -ENOENT;
-  if (c.kind != NOTHING && (c.kind != OPEN || (c.flags & O_ACCMODE) ||
-                            (c.flags & (O_CREAT | O_TRUNC)))) {
-    look_up(pid, c.dirfd, c.path, follows(&c), &a);
-    if (c.path2)
-      look_up(pid, c.dirfd2, c.path2, false, &b);
-    v = judge(r, &c, &a, &b);
-    if (v.errnum && ioctl(r->listener, DSH_NOTIF_ID_VALID, &n->id) == 0) {
-      remote_comm(pid, comm);
-      report_denied(c.op, v.errnum, pid, comm, a.shown,
-                    c.path2 ? b.shown : NULL,
-                    (v.confirmed ? (uint32_t)DSH_DENIED_CONFIRMED : 0) |
-                        (permissions_refuse(&c, &a)
-                             ? (uint32_t)DSH_DENIED_ALSO_PERMISSIONS
-                             : 0));
-    }
-    forget(&a);
-    forget(&b);
+  look_up(pid, c->dirfd, c->path, follows(c), &a);
+  if (c->path2)
+    look_up(pid, c->dirfd2, c->path2, false, &b);
+  v = judge(r, c, &a, &b);
+  if (v.errnum && ioctl(r->listener, DSH_NOTIF_ID_VALID, &n->id) == 0) {
+    if (v.confirmed)
+      flags |= DSH_DENIED_CONFIRMED;
+    if (permissions_refuse(c, &a))
+      flags |= DSH_DENIED_ALSO_PERMISSIONS;
+    remote_comm(pid, comm);
+    report_denied(c->op, v.errnum, pid, comm, a.shown,
+                  c->path2 ? b.shown : NULL, flags);
   }
+  forget(&a);
+  forget(&b);
+}
+
+void observe_call(const struct run *r, const struct dsh_notif *n) {
+  struct call c = parse(n);
+  if (c.kind == OPEN && terminal_open(r, n, c.dirfd, c.path, (int)c.flags))
+    return;
+  if (r->launch->observe && c.kind != NOTHING && asks_for_writing(&c))
+    observe(r, n, &c);
   answer(r, n->id, 0, DSH_NOTIF_CONTINUE);
 }

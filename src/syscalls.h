@@ -16,7 +16,7 @@ enum dsh_call_class {
   DSH_CALL_IOCTL,    /* decided by the request number */
   DSH_CALL_URING,    /* runs other calls out of seccomp's sight: refused */
   DSH_CALL_LIMITS,   /* sets limits of another process: refused */
-  DSH_CALL_OPEN,     /* observed when its flags ask for writing */
+  DSH_CALL_OPEN,     /* observed when its flags ask for writing; a terminal */
   DSH_CALL_NAME      /* changes a directory or a size by path: observed */
 };
 

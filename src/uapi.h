@@ -74,6 +74,7 @@ enum { /* instructions we use */
   DSH_BPF_JGT = 0x25,
   DSH_BPF_JGE = 0x35,
   DSH_BPF_JSET = 0x45,
+  DSH_BPF_AND = 0x54, /* BPF_ALU | BPF_AND | BPF_K */
   DSH_BPF_RET = 0x06
 };
 

@@ -41,6 +41,10 @@ static uint32_t run(enum dsh_program p, const struct dsh_seccomp_data *d) {
       acc = word(d, i->k);
       continue;
     }
+    if (i->code == DSH_BPF_AND) {
+      acc &= i->k;
+      continue;
+    }
     if (i->code == DSH_BPF_JEQ)
       yes = acc == i->k;
     else if (i->code == DSH_BPF_JGT)
@@ -153,6 +157,13 @@ static void reading_is_not_observed(void **state) {
   assert_int_equal(call(p, nr, 0, 0, 01000), DSH_SECCOMP_NOTIFY);
   assert_int_equal(call(p, nr, 0, 0, 020200000), DSH_SECCOMP_NOTIFY);
   assert_int_equal(call(DSH_PROGRAM_RO_NOTIFY, nr, 0, 0, 01),
+                   DSH_SECCOMP_ALLOW);
+  /* What may be a terminal of its own: read and write, nothing made. */
+  assert_int_equal(call(DSH_PROGRAM_RO_NOTIFY, nr, 0, 0, 02 | 0400),
+                   DSH_SECCOMP_NOTIFY);
+  assert_int_equal(call(DSH_PROGRAM_WS_NOTIFY, nr, 0, 0, 02 | 0100),
+                   DSH_SECCOMP_ALLOW);
+  assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, nr, 0, 0, 02),
                    DSH_SECCOMP_ALLOW);
 }
 
