@@ -11,6 +11,8 @@ int dsh_launcher_grants(struct dsh_arena *a, const struct dsh_launch *in,
   r |= dsh_strv_add(a, out, "--ro");
   r |= dsh_strv_add(a, out, "/");
   r |= dsh_strv_add(a, out, "--dev");
+  if (roots->n) /* what is resolved already must not be a link by then */
+    r |= dsh_strv_add(a, out, "--exact");
   for (i = 0; i < roots->n; i++) {
     r |= dsh_strv_add(a, out, "--rw");
     r |= dsh_strv_add(a, out, roots->root[i].path);

@@ -50,6 +50,7 @@ static const char usage_text[] =
     "  --mode read-only|workspace-write  which system calls are refused\n"
     "  --dev               grant the device list (null, zero, full, random,\n"
     "                      urandom, tty, ptmx)\n"
+    "  --exact             fail if a granted path goes through a link\n"
     "  --expect-ro PATH    fail unless PATH is a read-only mount point\n"
     "  --expect-rw PATH    fail unless PATH is a mount point\n"
     "  --pass-fd N         the command gets descriptor N as well\n"
@@ -111,6 +112,7 @@ static bool parse_flag(struct launch *l, const char *word) {
                      {"--foreground", &l->foreground},
                      {"--no-keeper", &l->no_keeper},
                      {"--unconfined", &l->unconfined},
+                     {"--exact", &l->exact},
                      {"--probe", &l->probe}};
   size_t k;
   for (k = 0; k < sizeof known / sizeof *known; k++)

@@ -40,6 +40,7 @@ struct launch {
   bool inner;      /* under a runner: insist on what the runner promised */
   bool read_only;  /* --mode */
   bool dev;        /* grant the device list */
+  bool exact;      /* grants are canonical paths: a link in one is a fault */
   bool observe, foreground, no_keeper, unconfined, probe;
   int status_fd;   /* or NO_FD */
   int env_fd;      /* or NO_FD */

@@ -149,10 +149,24 @@ static void check_runner(const struct launch *l) {
 
 /* --- preparing ----------------------------------------------------------- */
 
-static void open_grants(struct paths *list) {
+/* A canonical path that has become a link since it was planned leads where
+ * nobody granted anything. */
+static int open_grant(const char *path, bool exact) {
+  struct dsh_open_how how = {.flags = O_PATH | O_CLOEXEC,
+                             .resolve = DSH_RESOLVE_NO_SYMLINKS};
+  int fd;
+  if (!exact)
+    return open(path, O_PATH | O_CLOEXEC);
+  fd = (int)syscall(DSH_NR_openat2, AT_FDCWD, path, &how, sizeof how);
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
+    return fd;
+  return open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW); /* a filter's ENOSYS */
+}
+
+static void open_grants(struct paths *list, bool exact) {
   int i;
   for (i = 0; i < list->n; i++) {
-    list->fd[i] = open(list->at[i], O_PATH | O_CLOEXEC);
+    list->fd[i] = open_grant(list->at[i], exact);
     if (list->fd[i] < 0)
       fail(DSH_STAGE_GRANT, errno, list->at[i]);
   }
@@ -204,8 +218,8 @@ static void prepare(struct run *r, struct launch *l) {
     fail(DSH_STAGE_CAPABILITIES, -e, "no_new_privs");
   if (!FAULTY(FAULT_NO_CAPDROP) && (e = dsh_drop_capabilities()) < 0)
     fail(DSH_STAGE_CAPABILITIES, -e, "drop");
-  open_grants(&l->ro);
-  open_grants(&l->rw);
+  open_grants(&l->ro, l->exact);
+  open_grants(&l->rw, l->exact);
   if (r->abi > 0)
     prepare_ruleset(r);
 }

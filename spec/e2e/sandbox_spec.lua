@@ -152,6 +152,20 @@ for _, backend in ipairs(backends) do
       assert.is_false(h.exists(d.O .. "/x"))
     end)
 
+    -- A name that turned into a link between planning and starting.
+    it("starts nothing where a planned root became a link", function()
+      assert(lfs.mkdir(d.base .. "/x"))
+      local confined = assert(ctx.sandbox:confine(sh("echo x > %s/x", d.O),
+        { mode = "read-only", workspace_root = d.W,
+          extra_roots = { d.base .. "/x" } }))
+      assert(lfs.rmdir(d.base .. "/x"))
+      assert(lfs.link(d.O, d.base .. "/x", true))
+      local r, err = require("dsh.runner").run(confined, { cwd = d.W })
+      assert.is_nil(r)
+      assert.equal("SANDBOX_UNAVAILABLE", err.code)
+      assert.is_false(h.exists(d.O .. "/x"))
+    end)
+
     it("B07: covers mounts below the workspace", function()
       if not h.root then
         return pending("needs root to mount")
