@@ -95,7 +95,8 @@ run_nobody() {
   for f in "$B"/dshsh "$B"/landlock-run "$B"/dsh-probe; do
     [ ! -e "$f" ] || cp -a "$f" "$nobody/tree/build/"
   done
-  cp -a "$B/test/hostmask" "$nobody/tree/build/test/"
+  cp -a "$B/test/hostmask" "$B/test/landlock-run-faulty" \
+    "$nobody/tree/build/test/"
   chown -R 0:0 "$nobody/tree"
   chmod -R go+rX,go-w "$nobody/tree"
   here=$PWD

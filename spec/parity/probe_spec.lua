@@ -68,7 +68,8 @@ describe("dsh-probe", function()
         done = done + 1
       elseif c.verdict == "impossible" then
         impossible = impossible + 1
-      elseif not c.op:match("^proc%-1%-") then
+      elseif not (c.op:match("^proc%-1%-") or c.op:match("^race%-")) then
+        -- a race is run shortly when confined: it need not hit
         error(("%s %s: %s (%s)"):format(c.op, c.place, c.verdict, c.errno))
       end
     end
