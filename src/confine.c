@@ -563,6 +563,7 @@ int dsh_confine(struct dsh_provider *p, struct dsh_arena *a,
         choose(p, a, policy, &roots, n, out, &chosen, err) != 0)
       return -1;
     describe(p, chosen, policy, a, out);
+    out->refused = roots.refused;
   }
   if (append_argv(a, out, argv, n) != 0 || a->failed)
     return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "confine", "out of memory");

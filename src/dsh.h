@@ -241,6 +241,7 @@ struct dsh_plan {
   struct dsh_strv denial_signatures;
   const struct dsh_failure_rule *rule;
   size_t n_rules;
+  struct dsh_strv refused; /* "PATH: reason" of roots that were left out */
 };
 
 /* A provider: an ordered chain of backends and what is known of them.

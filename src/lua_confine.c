@@ -5,7 +5,7 @@
  *     -> provider | nil, err
  *   provider:confine(argv, policy) -> record | nil, err
  *     record: {argv, argv_at, confined, launcher, backend, mode, enforcement,
- *     gaps, limits, denial_signatures, runner_failure_rules}
+ *     gaps, limits, denial_signatures, runner_failure_rules, refused_roots?}
  *   provider:probe() -> list of findings | nil, err
  *   provider:reprobe(), provider:close(); also by <close> and collection
  *   confine.classify(record, facts) -> {started, runner_failed, detail?,
@@ -202,6 +202,10 @@ static void push_plan(lua_State *L, int provider, int argv,
   lua_setfield(L, -2, "mode");
   if (!plan->confined)
     return;
+  if (plan->refused.n) {
+    push_list(L, &plan->refused);
+    lua_setfield(L, -2, "refused_roots");
+  }
   lua_pushboolean(L, plan->launcher);
   lua_setfield(L, -2, "launcher");
   lua_pushstring(L, plan->backend);

@@ -128,6 +128,7 @@ function M.result(confined, outcome, dropped)
   sandbox.enforcement = confined.enforcement
   sandbox.gaps = confined.gaps
   sandbox.limits = confined.limits
+  sandbox.refused_roots = confined.refused_roots
   local denials = sandbox_denials(outcome.denials or {})
   local verdict = core.confine.classify(confined, {
     started = outcome.started, exit_code = outcome.exit_code,

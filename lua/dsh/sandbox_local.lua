@@ -111,13 +111,27 @@ end
 
 -- The service ----------------------------------------------------------------
 
+-- A root that was left out is said, by name and once.
+local function tell_refused(self, list)
+  for _, text in ipairs(list) do
+    if self.warn and not self.told[text] then
+      self.told[text] = true
+      self.warn("not writable: " .. text)
+    end
+  end
+end
+
 --- argv under a complete policy -> record | nil, err. Raises for misuse.
 function sandbox:confine(argv, policy)
   if self.runner and type(policy) == "table"
     and policy.mode ~= "danger-full-access" then
     return confine_by_runner(self, argv, policy)
   end
-  return self.provider:confine(argv, policy)
+  local confined, err = self.provider:confine(argv, policy)
+  if confined and confined.refused_roots then
+    tell_refused(self, confined.refused_roots)
+  end
+  return confined, err
 end
 
 local function policy_of(self, opts)
@@ -251,7 +265,7 @@ function M.start(deps, config)
   local host = deps.host
   return setmetatable({ provider = provider, runner = config.runner,
     policy = deps.sandbox_policy, keeper = config.launcher,
-    env = host and host.env,
+    env = host and host.env, warn = host and host.warn, told = {},
     spill_dir = host and host.home and host.home .. "/spill" }, sandbox)
 end
 

@@ -525,6 +525,32 @@ describe("a runner with its own dialect", function()
   end)
 end)
 
+describe("a temp directory that cannot be a root", function()
+  h.guard()
+
+  it("is named in the record, and once as a warning", function()
+    local d = h.scratch()
+    local script = d.base .. "/s.lua"
+    h.write(script, [[
+      local dsh = require("dsh")
+      local ctx <close> = assert(dsh.open { mode = "workspace-write",
+        workspace_root = "]] .. d.W .. [[" })
+      for _ = 1, 2 do
+        local r = assert(ctx.sandbox:run({ "touch", "]] .. d.base
+          .. [[/x" }))
+        print(#r.sandbox.refused_roots, r.sandbox.refused_roots[1])
+      end
+      print(#ctx.warnings, ctx.warnings[1])]])
+    local r = h.exec({ "env", "TMPDIR=" .. d.base, "LUA_PATH=" .. h.top
+      .. "/lua/?.lua;" .. h.top .. "/lua/?/init.lua;;", "LUA_CPATH=" .. h.top
+      .. "/lua/?.so;;", "lua5.4", script })
+    local said = d.base .. ": it contains the workspace root"
+    assert.equal(("1\t%s\n1\t%s\n1\tnot writable: %s\n"):format(said, said,
+      said), r.out .. r.err)
+    assert.is_false(h.exists(d.base .. "/x"))
+  end)
+end)
+
 describe("our own files", function()
   h.guard()
 
