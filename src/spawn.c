@@ -333,8 +333,10 @@ static pid_t start_child(struct start *s) {
 static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
                         const struct start *s, struct dsh_error *err) {
   const char *stage = s->stage ? s->stage : "fork";
-  if (strcmp(stage, "exec") == 0 && !plan->confined && !r->has_keeper) {
-    /* No runner between: the command itself cannot be executed. */
+  if (strcmp(stage, "exec") == 0 &&
+      ((!plan->confined && !r->has_keeper) || s->errnum == E2BIG)) {
+    /* No runner between, or its argv is the command's and too long: the
+     * command itself cannot be executed. */
     r->outcome.started = DSH_STARTED_NO;
     r->outcome.stage = "exec";
     r->outcome.errnum = s->errnum;

@@ -268,6 +268,58 @@ static void stages_of_a_failed_start(void **state) {
   }
 }
 
+static struct story run_raw(const char *const *words) {
+  const char *argv[MAX_WORDS];
+  struct run r;
+  int sv[2], n = 0;
+  add(argv, &n, words);
+  argv[n] = NULL;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv),
+                   0);
+  r.pid = fork();
+  if (r.pid == 0) {
+    dup2(sv[1], 3);
+    dup2(open("/dev/null", O_WRONLY), 2);
+    execv(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(99);
+  }
+  close(sv[1]);
+  r.fd = sv[0];
+  return finish(&r);
+}
+
+/* What fails outside the sandbox: the runner, its mounts, memory. */
+static void stages_of_a_failed_runner(void **state) {
+  char faulty[PATH_MAX];
+  struct story s;
+  const char *b = getenv("B");
+  (void)state;
+  s = run_raw(CMD(launcher, "--status-fd", "3", "--runner", "/etc",
+                  "--", launcher, "--inner", "--", "/bin/true"));
+  assert_true(s.hello && s.failed && !s.ready && !s.started);
+  assert_int_equal(s.stage, DSH_STAGE_RUNNER_EXEC);
+  assert_int_equal(s.errnum, EACCES);
+  if (bwrap_works) {
+    s = run_raw(CMD(launcher, "--status-fd", "3", "--runner", "/usr/bin/bwrap",
+                    "--ro-bind", "/", "/", "--bind", "/no/source", "/mnt",
+                    "--", launcher, "--inner", "--", "/bin/true"));
+    assert_true(s.hello && !s.failed && !s.ready && !s.started);
+    s = run_raw(CMD(launcher, "--status-fd", "3", "--runner", "/usr/bin/bwrap",
+                    "--ro-bind", "/", "/", "--", launcher, "--inner", "--",
+                    "/bin/true")); /* neither /proc nor /dev turned read-only */
+    assert_true(s.failed && !s.ready && !s.started);
+  }
+  snprintf(faulty, sizeof faulty, "%s/test/landlock-run-faulty",
+           b ? b : "build");
+  if (access(faulty, X_OK) == 0) {
+    s = run_raw(CMD(faulty, "--status-fd", "3", "--fault", "no-memory", "--ro",
+                    "/", "--", "/bin/true"));
+    assert_true(s.failed && !s.started);
+    assert_int_equal(s.stage, DSH_STAGE_FORK);
+    assert_int_equal(s.errnum, ENOMEM);
+  }
+}
+
 /* Files that cannot be executed: made in a directory of our own. */
 static void unexecutable_files(void **state) {
   char dir[] = "/tmp/dsh-keeper-XXXXXX", path[64];
@@ -481,6 +533,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(exit_codes_are_exact),
       cmocka_unit_test(signals_are_exact),
       cmocka_unit_test(stages_of_a_failed_start),
+      cmocka_unit_test(stages_of_a_failed_runner),
       cmocka_unit_test(unexecutable_files),
       cmocka_unit_test(words_prove_nothing),
       cmocka_unit_test(the_tree_dies_at_the_end),
