@@ -39,8 +39,8 @@ static bool is_unsupported(int errnum) {
 static int copy_flags(int from, int to, const char *path,
                       struct dsh_error *err) {
   int flags = 0, now = 0;
-  if (ioctl(from, GET_FLAGS, &flags) != 0)
-    return 0; /* a filesystem without them */
+  if (ioctl(from, GET_FLAGS, &flags) != 0) /* a filesystem without them? */
+    return is_unsupported(errno) ? 0 : lost(err, errno, path, "file flags");
   if (flags & (FLAG_IMMUTABLE | FLAG_APPEND))
     return lost(err, EPERM, path,
                 flags & FLAG_IMMUTABLE ? "immutable flag"
@@ -98,6 +98,8 @@ static int remove_others(int to, const char *list, ssize_t n, const char *path,
   if (!have)
     return dsh_fail(err, DSH_E_NO_MEMORY, ENOMEM, "fs", "attributes");
   m = flistxattr(to, have, LIST_BYTES);
+  if (m < 0)
+    r = lost(err, errno, path, "attributes");
   for (p = have; m > 0 && p < have + m && r == 0; p += strlen(p) + 1)
     if (!has_name(list, n, p) && strncmp(p, "security.", 9) != 0 &&
         fremovexattr(to, p) != 0 && errno != ENODATA)

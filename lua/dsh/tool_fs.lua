@@ -239,7 +239,7 @@ function M.start(deps, config)
   for name, spec in pairs(TOOLS) do
     local tool = { name = name, description = spec.description,
       parameters = spec.parameters }
-    function tool:call(args, call)
+    function tool.call(_, args, call)
       local err = check(self, args)
       if err then
         return failure(err)
