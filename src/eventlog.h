@@ -117,7 +117,8 @@ enum dsh_want {
 
 /* Folds from the end backwards until all that `want` names is settled. *full
  * is true when the whole log was verified on the way, else only its tail was
- * looked at. A log that is raw, torn, or odd in any way is read in full. */
+ * looked at. Only what is wanted is answered. A log that is raw or odd in any
+ * way is read in full. */
 int dsh_log_fold(const char *path, unsigned want, struct dsh_fold *fold,
                  bool *full, struct dsh_error *err);
 

@@ -187,8 +187,8 @@ static int ldsh_replay_verify(lua_State *L) {
 }
 
 /* fold(path, what?): what is "mode", "preset", "approval", "grants" or "all"
- * (the default). The fields of verify's answer that were asked for (others
- * may be there too), and verified = "full" or "tail". */
+ * (the default). The fields of verify's answer that were asked for, and
+ * verified = "full" or "tail". */
 static int ldsh_replay_fold(lua_State *L) {
   static const char *const names[] = {"mode", "preset", "approval", "grants",
                                       "all", NULL};

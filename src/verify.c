@@ -32,6 +32,7 @@ struct segments {
   struct segment *v; /* owned */
   size_t n, cap;
   uint64_t frames, size;
+  uint64_t torn_at; /* where a torn frame begins; size: there is none */
 };
 
 /* --- forwards, plainly --------------------------------------------------- */
@@ -102,11 +103,13 @@ static int cut(struct dsh_walk *w, struct segments *s, uint64_t stop) {
   struct dsh_frame f;
   unsigned frames = 0;
   while (w->pos < stop) {
-    if (dsh_walk_next(w, &f, NULL) != 0 || f.kind == DSH_FRAME_TORN ||
+    if (dsh_walk_next(w, &f, NULL) != 0 ||
         (f.kind == DSH_FRAME_DATA && !f.checksum))
       return -1;
-    if (f.kind == DSH_FRAME_END)
+    if (f.kind == DSH_FRAME_END || f.kind == DSH_FRAME_TORN) {
+      s->torn_at = f.at;
       return s->n ? 1 : -1;
+    }
     if (!one || one->end - one->at + f.size > SEGMENT_BYTES ||
         ++frames > SEGMENT_FRAMES) {
       one = add_segment(s, f.at);
@@ -160,6 +163,7 @@ static int join_guess(struct dsh_walk *w, struct segments *s,
     one->end = g->s.v[i].end;
   }
   s->frames += g->s.frames;
+  s->torn_at = g->s.torn_at;
   return 1;
 }
 
@@ -279,7 +283,7 @@ int dsh_log_verify(const char *path, int threads, struct dsh_fold *fold,
   memset(info, 0, sizeof *info);
   dsh_fold_init(fold);
   if (threads > 1) {
-    if (cut_file(path, &s) == 0 && s.n > 1)
+    if (cut_file(path, &s) == 0 && s.n > 1 && s.torn_at == s.size)
       rc = team_verify(path, &s, fold, info);
     free_segments(&s);
   }
@@ -293,6 +297,41 @@ static bool settled(const struct dsh_fold *f, unsigned want) {
          (!(want & DSH_WANT_PRESET) || f->preset[0]) &&
          (!(want & DSH_WANT_APPROVAL) || f->approval != DSH_APPROVAL_NONE) &&
          (!(want & DSH_WANT_GRANTS) || f->grants);
+}
+
+/* The lines of a torn frame: they may narrow what stands. */
+static int fold_torn(struct dsh_log *log, const struct segments *s,
+                     struct dsh_fold *fold) {
+  int64_t next = s->v[s->n - 1].next_seq;
+  struct dsh_rec rec;
+  int rc;
+  if (s->torn_at == s->size)
+    return 0;
+  dsh_log_part(log, s->torn_at, s->size);
+  while ((rc = dsh_log_next(log, &rec, NULL)) == 1) {
+    if (rec.seq != next || dsh_fold_apply(fold, &rec, NULL) != 0)
+      return -1;
+    next += (int64_t)rec.count;
+  }
+  return rc;
+}
+
+static void keep_wanted(struct dsh_fold *f, unsigned want) {
+  if (!(want & DSH_WANT_MODE))
+    f->has_mode = f->refused_mode = false;
+  if (!(want & DSH_WANT_PRESET)) {
+    f->preset[0] = '\0';
+    f->refused_preset = false;
+  }
+  if (!(want & DSH_WANT_APPROVAL)) {
+    f->approval = DSH_APPROVAL_NONE;
+    f->refused_approval = false;
+  }
+  if (!(want & DSH_WANT_GRANTS)) {
+    free(f->grants);
+    f->grants = NULL;
+    f->refused_grants = false;
+  }
 }
 
 /* 0: settled, or all was read and is in order (*full). */
@@ -309,8 +348,12 @@ static int fold_back(const char *path, struct segments *s, unsigned want,
     if (i == 0)
       *full = true;
   }
+  if (rc == 0 && *full && !continues(s))
+    rc = -1;
+  if (rc == 0)
+    rc = fold_torn(log, s, fold);
   dsh_log_close(log);
-  return rc != 0 || (*full && !continues(s)) ? -1 : 0;
+  return rc;
 }
 
 int dsh_log_fold(const char *path, unsigned want, struct dsh_fold *fold,
@@ -323,8 +366,10 @@ int dsh_log_fold(const char *path, unsigned want, struct dsh_fold *fold,
   if (cut_file(path, &s) == 0)
     rc = fold_back(path, &s, want, fold, full);
   free_segments(&s);
-  if (rc == 0)
-    return 0;
-  *full = true;
-  return plain_verify(path, fold, &info, err);
+  if (rc != 0) {
+    *full = true;
+    rc = plain_verify(path, fold, &info, err);
+  }
+  keep_wanted(fold, want);
+  return rc;
 }

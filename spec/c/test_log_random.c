@@ -236,6 +236,27 @@ static void frames(struct made *m, const struct text *t, char *unsafe,
   }
 }
 
+/* The same log with its end cut off: both ways of folding still agree. */
+static void cut_ends(const struct made *m) {
+  int i;
+  for (i = 0; i < 6; i++) {
+    size_t n = m->n - 1 - draw(m->n > 6000 ? 3000 : (unsigned)(m->n / 2));
+    struct dsh_fold want, got;
+    struct dsh_log_info info;
+    struct dsh_error err;
+    unsigned mask = 1 + draw(DSH_WANT_ALL);
+    bool full;
+    int rc;
+    write_file(path, m->p, n);
+    rc = dsh_log_verify(path, 1, &want, &info, &err);
+    assert_int_equal(dsh_log_fold(path, mask, &got, &full, &err), rc);
+    if (rc == 0)
+      compare(&want, &got, mask, true);
+    dsh_fold_free(&want);
+    dsh_fold_free(&got);
+  }
+}
+
 static void one_log(const struct spec *how) {
   struct text t = {0};
   struct made m = {0};
@@ -274,6 +295,7 @@ static void one_log(const struct spec *how) {
     dsh_fold_free(&got);
   }
   dsh_fold_free(&want);
+  cut_ends(&m);
   free(unsafe);
   free(t.s);
   free(m.p);
@@ -322,7 +344,7 @@ static void long_unchecked(void **state) {
 
 static void huge_logs(void **state) { /* walked from two ends */
   (void)state;
-  many(&(struct spec){9000, 3000, 0, false}, 3);
+  many(&(struct spec){9000, 3000, 0, false}, 2);
 }
 
 int main(void) {
