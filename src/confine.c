@@ -9,6 +9,7 @@
 
 #include "backend.h"
 #include "cause.h"
+#include "path.h"
 #include "grade.h"
 #include "probe.h"
 #include "verdict.h"
@@ -181,6 +182,7 @@ void dsh_provider_free(struct dsh_provider *p) {
 void dsh_provider_reprobe(struct dsh_provider *p) {
   size_t i;
   p->fresh = true;
+  dsh_found_reset();
   forget_plans(p);
   for (i = 0; i < p->n; i++)
     p->chain[i] = (struct link){.backend = p->chain[i].backend};

@@ -178,3 +178,9 @@ int dsh_found_fixed(const char *path, const struct dsh_found **out) {
   }
   return dsh_found(path, out);
 }
+
+void dsh_found_reset(void) {
+  struct dsh_found *f;
+  for (f = slots; f < slots + SLOTS; f++)
+    forget(f);
+}

@@ -36,6 +36,9 @@ int dsh_found(const char *path, const struct dsh_found **out);
  * is good for a second. */
 int dsh_found_fixed(const char *path, const struct dsh_found **out);
 
+/* Forgets every path found in this thread. */
+void dsh_found_reset(void);
+
 /* --- control.c ----------------------------------------------------------- */
 
 size_t dsh_control_count(void);

@@ -269,15 +269,17 @@ for _, backend in ipairs(backends) do
       assert.is_falsy(r.sandbox.denied)
     end)
 
-    it("is refused by name where it would write control files", function()
-      if not h.root then
-        return pending("the tree is not this user's to write")
-      end
-      local r, err = run(nil, sh("echo x >> %s/lua/dsh/init.lua", h.top),
-        { policy = { mode = "workspace-write", workspace_root = h.top } })
-      local text = assert(h.read(h.top .. "/lua/dsh/init.lua"))
-      assert.is_nil(text:match("\nx\n$"))
-      if backend == "landlock" then
+    it("writes no control file, wherever the workspace is", function()
+      local file = h.top .. "/lua/dsh/init.lua"
+      local before = assert(h.read(file))
+      local r, err = run(nil, sh("echo x >> %s; mv %s/lua %s/lua2", file,
+        h.top, h.top), { policy = { mode = "workspace-write",
+          workspace_root = h.top } })
+      assert.equal(before, h.read(file))
+      if lfs.attributes(file, "uid") ~= h.uid then
+        assert(r, err) -- permissions alone keep this user out
+        assert.equal("yes", r.started)
+      elseif backend == "landlock" then
         assert.is_nil(r)
         assert.equal("POLICY_UNSUPPORTED", err.code)
       else
@@ -432,6 +434,38 @@ describe("hosts that lack something", function()
       DSH_LAUNCHER = dir .. "/landlock-run" } })
     assert.equal(0, r.code)
     assert.is_false(h.exists(d.O .. "/fooled"))
+  end)
+
+  it("B33: claim nothing, or refuse, with each helper gone", function()
+    if not h.root then
+      return pending("needs root to hide a file")
+    end
+    local function without(path, argv)
+      h.write(d.base .. "/none", "")
+      local list = { "unshare", "-m", "sh", "-c",
+        'mount --bind "$0" "$1" && shift && exec "$@"', d.base .. "/none",
+        path }
+      return table.move(argv, 1, #argv, #list + 1, list)
+    end
+    for _, r in ipairs(probed(without(h.build .. "/dsh-probe",
+      { h.dshsh_path, "probe", "--json" }))) do
+      assert.is_true(r.usable)
+      for _, grade in pairs(r.grades) do
+        assert.equal("partial", grade.enforcement)
+        assert.same({ { effect = "all", reason = "not probed" } }, grade.gaps)
+      end
+    end
+    local r = h.exec(without(h.launcher, words("touch", d.O .. "/x")))
+    assert.equal(125, r.code)
+    assert.truthy(r.err:find(FIXED, 1, true), r.err)
+    if h.exists("/usr/bin/bwrap") then
+      r = h.exec(without("/usr/bin/bwrap", words("sh", "-c", "echo ran")))
+      assert.same({ 0, "ran\n" }, { r.code, r.out })
+      r = h.exec(h.masked({ landlock = "ENOSYS" },
+        words("sh", "-c", "echo ran; touch " .. d.O .. "/x; true")))
+      assert.same({ 0, "ran\n" }, { r.code, r.out })
+    end
+    assert.is_false(h.exists(d.O .. "/x"))
   end)
 
   it("B33: refuse when the launcher is gone", function()
