@@ -179,7 +179,7 @@ static int ldsh_replay_verify(lua_State *L) {
   if (dsh_log_verify(path, threads, &fold, &info, &err) != 0) {
     n = fail_at(L, &err, info.at, info.line);
   } else {
-    ldsh_push_fold(L, &fold); /* a raise here loses the fold, as memory is out */
+    ldsh_push_fold(L, &fold); /* a raise loses the fold: memory is out */
     ldsh_push_info(L, &info);
   }
   dsh_fold_free(&fold);
