@@ -145,19 +145,12 @@ static void act_begin(struct act *a, const struct probe_spec *s,
   probe_bundle_dir(s, c, true, a->ctx.other);
 }
 
-/* A process that shares memory but neither descriptors nor directory: a
- * tenth of the cost of fork. We sleep until it ends; a hang ends by alarm. */
-static int light_main(void *arg) {
-  (void)alarm(PROBE_CELL_MS / 1000);
-  act(arg);
-  _exit(0);
-}
-
-static int run_light(struct act *a) {
-  static char stack[1 << 18] __attribute__((aligned(16)));
+/* Processes that share memory but neither descriptors nor directory: a tenth
+ * of the cost of fork. Whoever starts one sleeps until it ends; a hang ends by
+ * alarm. A grandchild is one that starts another. */
+static int start_light(int (*entry)(void *), char *top, struct act *a) {
   int status;
-  pid_t pid = clone(light_main, stack + sizeof stack,
-                    CLONE_VM | CLONE_VFORK | SIGCHLD, a);
+  pid_t pid = clone(entry, top, CLONE_VM | CLONE_VFORK | SIGCHLD, a);
   if (pid < 0)
     return errno;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) { }
@@ -166,23 +159,41 @@ static int run_light(struct act *a) {
   return a->result;
 }
 
-static void heavy_main(struct act *a) {
-  enum probe_actor who = a->cell->actor;
-  if (who == ACTOR_GRANDCHILD || who == ACTOR_SESSION) {
-    pid_t pid = fork();
-    if (pid)
-      _exit(pid < 0);
-    if (who == ACTOR_SESSION)
+static int light_last(void *arg) {
+  (void)alarm(PROBE_CELL_MS / 1000);
+  act(arg);
+  _exit(0);
+}
+
+enum { STACK_BYTES = 1 << 18 };
+
+static int light_first(void *arg) {
+  static char stack[STACK_BYTES] __attribute__((aligned(16)));
+  struct act *a = arg;
+  if (a->cell->actor != ACTOR_GRANDCHILD) {
+    if (a->cell->actor == ACTOR_SESSION)
       (void)setsid();
+    return light_last(arg);
   }
+  a->result = start_light(light_last, stack + sizeof stack, a);
+  _exit(0);
+}
+
+static int run_light(struct act *a) {
+  static char stack[STACK_BYTES] __attribute__((aligned(16)));
+  return start_light(light_first, stack + sizeof stack, a);
+}
+
+/* An ordinary process: for threads, namespaces and what forks itself. */
+static void heavy_main(struct act *a) {
   (void)alarm(PROBE_CELL_MS / 1000);
   act(a);
   (void)!write(ACTOR_RESULT_FD, &a->result, sizeof a->result);
   _exit(0);
 }
 
-/* The result comes through a pipe, so that an orphan can answer too; its end
- * without one means that the actor was killed. */
+/* The result comes through a pipe; its end without one means that the actor
+ * was killed. */
 static int run_heavy(struct act *a) {
   int p[2], result = PROBE_KILLED, status;
   pid_t pid;
@@ -211,7 +222,7 @@ int probe_run_cell(const struct probe_spec *s, const struct probe_cell *c,
                    int sync_fd) {
   static struct act a;
   act_begin(&a, s, c, sync_fd);
-  if (c->actor == ACTOR_CHILD &&
+  if (c->actor != ACTOR_THREAD &&
       !(c->op->flags & (OP_ONE | OP_HOST | OP_PAIR)))
     return run_light(&a);
   return run_heavy(&a);
