@@ -21,7 +21,8 @@ end
 
 local function tmux(self, ...)
   return h.exec({ "tmux", "-f", "/dev/null", "-S", self.socket, ... },
-    { env = { LC_ALL = "C.UTF-8", TERM = "xterm-256color" } })
+    { env = { LC_ALL = "C.UTF-8", TERM = "xterm-256color",
+      SHELL = "/bin/sh" } })
 end
 
 function M.start(argv, opts)
