@@ -21,7 +21,8 @@ end
 M.lua = find()
 local top = parent(M.lua)
 --- True when this is a source tree rather than an installation.
-M.checkout = sys.kind(top .. "/src/dsh.h") == "file"
+M.checkout = M.lua:match("[^/]*$") == "lua"
+  and sys.kind(top .. "/profiles") == "directory"
 
 local libexec = M.checkout and top .. "/build"
   or parent(top) .. "/libexec/dshsh"

@@ -11,6 +11,7 @@ local text = require("dsh.repl_text")
 local M = {}
 
 local LINE_MAX = 2000 -- bytes of a line that a question shows
+local SYNC_MS = 1000  -- for the terminal to answer; one that never does waits
 local WIDER = { ["read-only"] = "workspace-write",
   ["workspace-write"] = "danger-full-access" }
 local VERBS = { open = "write", creat = "create", mkdir = "make the directory",
@@ -120,7 +121,7 @@ end
 function M.ask(line, denials, facts)
   local list = choices(denials, facts)
   core.term.write(text.RESET .. "\r\n")
-  core.term.sync(200)
+  core.term.sync(SYNC_MS)
   io.stdout:write(text.paint("bold",
     "Run the whole line again, with more rights?"), "\n")
   row("line", text.visible(line, LINE_MAX))
@@ -147,7 +148,7 @@ end
 --- A yes or no; only "y" or "yes" is yes.
 function M.confirm(question)
   core.term.write(text.RESET .. "\r\n")
-  core.term.sync(200)
+  core.term.sync(SYNC_MS)
   io.stdout:write(text.visible(question), " [y/N] ")
   io.stdout:flush()
   local answer = core.term.answer()

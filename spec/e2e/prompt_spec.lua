@@ -11,6 +11,7 @@ describe("the prompt", function()
   local function start(words, opts)
     opts = opts or {}
     opts.cwd = opts.cwd or d.W
+    opts.cols = opts.cols or 160 -- so that no path is broken
     opts.env = opts.env or {}
     opts.env.DSH_HOME = d.base .. "/home"
     opts.env.TERM = opts.env.TERM or "screen"
@@ -135,13 +136,13 @@ describe("the prompt", function()
     assert.is_false(h.exists(d.O .. "/one"))
 
     s:line("echo two > " .. d.O .. "/two")
-    s:wait("/two\" .-Choice %[4%]:\n$")
+    s:wait("/two\".-Choice %[4%]:\n$")
     s:line("")
     run("echo still no")
     assert.is_false(h.exists(d.O .. "/two"))
 
     s:line("echo three > " .. d.O .. "/three")
-    s:wait("/three\" .-Choice %[4%]:\n$")
+    s:wait("/three\".-Choice %[4%]:\n$")
     s:line("2")
     run("true")
     assert.equal("three\n", h.read(d.O .. "/three"))
@@ -149,13 +150,13 @@ describe("the prompt", function()
     assert.is_truthy(s:text():find("\nnone\n"))
 
     s:line("echo four > " .. d.O .. "/four")
-    s:wait("/four\" .-Choice %[4%]:\n$")
+    s:wait("/four\".-Choice %[4%]:\n$")
     s:line("1")
     run("true")
     assert.equal("four\n", h.read(d.O .. "/four"))
 
     s:line("echo five > " .. d.O .. "/five")
-    s:wait("/five\" .-Choice %[4%]:\n$")
+    s:wait("/five\".-Choice %[4%]:\n$")
     s:line("3")
     run("true")
     assert.equal("five\n", h.read(d.O .. "/five"))
@@ -163,7 +164,7 @@ describe("the prompt", function()
     assert.equal("six\n", h.read(d.O .. "/six"))
     run("/grants revoke 1")
     s:line("echo seven > " .. d.O .. "/seven")
-    s:wait("/seven\" .-Choice %[4%]:\n$")
+    s:wait("/seven\".-Choice %[4%]:\n$")
     s:line("4")
     assert.is_false(h.exists(d.O .. "/seven"))
   end)
