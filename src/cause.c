@@ -57,7 +57,7 @@ bool dsh_cause_transient(const char *cause) {
 /* --- trying for ourselves ------------------------------------------------ */
 
 /* What a runner needs, in order; in a child of our own. */
-enum need { NEED_NONE, NEED_USERNS, NEED_MOUNTS, NEED_PROC };
+enum need { NEED_NONE, NEED_USERNS, NEED_CAPABILITY, NEED_MOUNTS, NEED_PROC };
 
 struct finding {
   enum need need;
@@ -80,19 +80,23 @@ static int mount_proc(void) {
 static struct finding try_needs(void) {
   struct finding f = {NEED_NONE, 0};
   bool userns = unshare(CLONE_NEWUSER) == 0;
-  int e = errno;
+  const int refused = errno;
+  int e;
   if (!userns && geteuid() != 0) {
     f.need = NEED_USERNS;
-    f.errnum = e;
+    f.errnum = refused;
   } else if (unshare(CLONE_NEWNS | CLONE_NEWPID) != 0) {
-    f.need = userns ? NEED_MOUNTS : NEED_USERNS;
-    f.errnum = userns ? errno : e;
+    f.need = userns ? NEED_MOUNTS : NEED_CAPABILITY;
+    f.errnum = userns ? errno : refused;
   } else if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
     f.need = NEED_MOUNTS;
     f.errnum = errno;
   } else if ((e = mount_proc()) != 0) {
     f.need = NEED_PROC;
     f.errnum = e;
+  } else if (!userns) { /* uid 0 could do without; the runner asks for it */
+    f.need = NEED_USERNS;
+    f.errnum = refused;
   }
   return f;
 }
@@ -135,7 +139,10 @@ const char *dsh_cause_of_runner(const char **stage, int *errnum) {
     break;
   case NEED_USERNS:
     *stage = "user-namespace";
-    return geteuid() == 0 ? "no-capabilities" : "userns-refused";
+    return "userns-refused";
+  case NEED_CAPABILITY:
+    *stage = "user-namespace";
+    return "no-capabilities";
   case NEED_MOUNTS: /* Landlock refuses every mount in its domain */
     *stage = "mount-namespace";
     return f.errnum == EPERM ? "already-confined" : "no-capabilities";

@@ -366,6 +366,17 @@ describe("hosts that lack something", function()
     end
   end)
 
+  it("B32: tell that user namespaces are refused", function()
+    if not h.exists("/usr/bin/bwrap") then
+      return pending("bwrap is not installed")
+    end
+    local list = probed(h.masked({ userns = false },
+      { h.dshsh_path, "probe", "--backend", "bwrap", "--json" }))
+    assert.same({ "userns-refused", "user-namespace" },
+      { list[1].cause, list[1].stage })
+    assert.truthy(list[1].fix:find("user namespaces", 1, true))
+  end)
+
   it("B27: a partial kernel is no runner failure", function()
     for _, code in ipairs({ 1, 2, 125 }) do
       local r = h.exec(h.masked({ abi = 2 }, { h.dshsh_path, "run",
