@@ -194,11 +194,25 @@ tidy: $(GEN) ## clang-tidy over the core
 	clang-tidy --quiet $(CORE_SRC) $(LUA_SRC) src/dshsh.c -- \
 	  $(filter-out -MMD -MP,$(BASE))
 
-windows: $(if $(WIN_SRC),$(B)/windows-acl-run.exe) ## cross-build the runner
-$(B)/windows-acl-run.exe: $(WIN_SRC)
+# Windows: the runner, and for the tests under wine the same without its token
+# step (spec/windows/no_token.c is never part of the installed program).
+WIN_FLAGS = -std=c11 -municode -O2 $(WARN) -Isrc -static
+WIN_LIBS := -ladvapi32
+WIN_TEST := $(B)/test/windows/no-token.exe $(B)/test/windows/trial.exe
+windows: $(B)/windows-acl-run.exe ## cross-build the Windows runner
+$(B)/windows-acl-run.exe: $(WIN_SRC) $(wildcard backends/windows_*.h)
 	@mkdir -p $(@D)
-	$(WIN_CC) -std=c11 -municode -O2 $(WARN) -Isrc -static -o $@ $^ \
-	  -ladvapi32 -luserenv
+	$(WIN_CC) $(WIN_FLAGS) -s -o $@ $(WIN_SRC) $(WIN_LIBS)
+$(B)/test/windows/no-token.exe: $(WIN_SRC) spec/windows/no_token.c
+	@mkdir -p $(@D)
+	$(WIN_CC) $(WIN_FLAGS) -o $@ \
+	  $(filter-out %_token.c,$(WIN_SRC)) spec/windows/no_token.c $(WIN_LIBS)
+$(B)/test/windows/trial.exe: spec/windows/trial.c $(WIN_SRC)
+	@mkdir -p $(@D)
+	$(WIN_CC) $(WIN_FLAGS) -o $@ $< backends/windows_acl_run_args.c \
+	  backends/windows_acl_run_sid.c
+helpers: $(if $(shell command -v $(WIN_CC)),$(B)/windows-acl-run.exe \
+  $(WIN_TEST))
 
 .PHONY: clean help
 clean: ## remove build products

@@ -163,7 +163,7 @@ static int token(struct drive *d) {
   if (os->make_token(os, d->sid, d->n) != 0)
     return failed(d, "CreateRestrictedToken");
   if (os->token_facts(os, &facts) != 0)
-    return failed(d, "the token cannot be read back");
+    return failed(d, "the restricted token's list cannot be read back");
   if (check_facts(d, &facts, "the token") != 0 || check_access(d) != 0)
     return -1;
   return default_dacl(d);
