@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "run.h"
 #include "uapi.h"
 
@@ -41,6 +42,8 @@ struct start {
   int cwd;             /* directory descriptor, or -1 */
   char *const *paths;  /* where argv[0] may be, NULL terminated */
   int pidfd;
+  bool is_direct;      /* restrictions are applied by the child itself */
+  struct dsh_direct direct;
   const char *stage;   /* where it failed */
   int errnum;
 };
@@ -99,6 +102,7 @@ static int execute(struct start *s) {
 
 static int child_main(void *arg) {
   struct start *s = arg;
+  const char *stage;
   int i;
   if (s->opts->pty) {
     if (setsid() < 0 || ioctl(s->io[0], TIOCSCTTY, 0) != 0)
@@ -114,6 +118,8 @@ static int child_main(void *arg) {
   if (s->status >= 0 && dup2(s->status, s->status_to) < 0)
     return give_up(s, "status");
   close_rest(s);
+  if (s->is_direct && (stage = dsh_direct_apply(&s->direct)))
+    return give_up(s, stage);
   default_signals();
   return execute(s);
 }
@@ -254,7 +260,7 @@ static char **make_argv(struct dsh_run *r, const struct dsh_plan *plan,
                         const struct start *s) {
   struct dsh_strv v = {NULL, 0, 0};
   struct dsh_arena *a = &r->arena;
-  size_t i = 0;
+  size_t i = s->is_direct ? plan->argv_at : 0;
   if (r->has_keeper) {
     dsh_strv_add(a, &v, plan->launcher ? plan->argv.v[i++] : o->keeper);
     dsh_strv_add(a, &v, "--status-fd");
@@ -329,12 +335,17 @@ static pid_t start_child(struct start *s) {
   return pid;
 }
 
+static bool is_restriction(const char *stage) {
+  return strcmp(stage, "capabilities") == 0 || strcmp(stage, "grant") == 0 ||
+         strcmp(stage, "landlock") == 0 || strcmp(stage, "seccomp") == 0;
+}
+
 /* A start that failed before execve: the caller's error, by whose it is. */
 static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
                         const struct start *s, struct dsh_error *err) {
   const char *stage = s->stage ? s->stage : "fork";
-  if (strcmp(stage, "exec") == 0 &&
-      ((!plan->confined && !r->has_keeper) || s->errnum == E2BIG)) {
+  bool own = (!plan->confined || s->is_direct) && !r->has_keeper;
+  if (strcmp(stage, "exec") == 0 && (own || s->errnum == E2BIG)) {
     /* No runner between, or its argv is the command's and too long: the
      * command itself cannot be executed. */
     r->outcome.started = DSH_STARTED_NO;
@@ -346,6 +357,9 @@ static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
     return dsh_fail_path(err, DSH_E_SANDBOX_UNAVAILABLE, s->errnum, "runner",
                          plan->argv.v[0], "cannot execute the runner \"%s\"",
                          plan->argv.v[0]);
+  if (is_restriction(stage))
+    return dsh_fail(err, DSH_E_SANDBOX_UNAVAILABLE, s->errnum, stage,
+                    "stage %s", stage);
   return dsh_fail(err, DSH_E_SPAWN_FAILED, s->errnum, stage,
                   "cannot start \"%s\"", plan->argv.v[plan->argv_at]);
 }
@@ -410,6 +424,7 @@ static void close_start(struct start *s) {
     close(s->status);
   if (s->cwd >= 0)
     close(s->cwd);
+  dsh_direct_close(&s->direct);
 }
 
 /* The run never came to be: nothing of it is with the thread. */
@@ -425,6 +440,16 @@ static void discard(struct dsh_run *r) {
 static int launch(struct dsh_run *r, const struct dsh_plan *plan,
                   const struct dsh_spawn_opts *o, struct start *s,
                   struct dsh_error *err) {
+  int direct = 0;
+  if (o->no_keeper && plan->launcher)
+    direct = dsh_direct_prepare(plan, &s->direct, err);
+  if (direct < 0)
+    return -1;
+  if (direct > 0) {
+    s->is_direct = true;
+    r->has_keeper = r->no_keeper = false;
+    r->outcome.denials_known = false;
+  }
   if (open_all(r, o, s, err) != 0 || check_stdin(s, err) != 0)
     return -1;
   s->argv = make_argv(r, plan, o, s);
@@ -448,7 +473,7 @@ static int launch(struct dsh_run *r, const struct dsh_plan *plan,
     r->reaped = true;
     return start_failed(r, plan, s, err);
   }
-  if (plan->confined && !r->has_keeper)
+  if (plan->confined && !r->has_keeper && !s->is_direct)
     r->outcome.started = DSH_STARTED_UNKNOWN; /* the runner's start only */
   else if (!r->has_keeper)
     r->outcome.started = DSH_STARTED_YES;
@@ -460,7 +485,8 @@ struct dsh_run *dsh_run_start(const struct dsh_plan *plan,
                               const struct dsh_spawn_opts *o,
                               struct dsh_error *err) {
   struct start s = {
-      .opts = o, .io = {-1, -1, -1}, .status = -1, .cwd = -1, .pidfd = -1};
+      .opts = o, .io = {-1, -1, -1}, .status = -1, .cwd = -1, .pidfd = -1,
+      .direct = {-1, 0}};
   struct dsh_run *r;
   int e;
   if (check_opts(o, err) != 0)
