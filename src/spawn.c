@@ -348,6 +348,7 @@ static int start_failed(struct dsh_run *r, const struct dsh_plan *plan,
   if (strcmp(stage, "exec") == 0 && (own || s->errnum == E2BIG)) {
     /* No runner between, or its argv is the command's and too long: the
      * command itself cannot be executed. */
+    r->has_keeper = false; /* it says nothing */
     r->outcome.started = DSH_STARTED_NO;
     r->outcome.stage = "exec";
     r->outcome.errnum = s->errnum;

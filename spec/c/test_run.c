@@ -206,6 +206,8 @@ static void too_long(void **state) {
     assert_int_equal(dsh_run_wait(r, 10000), 1);
     assert_int_equal(dsh_run_outcome(r)->started, DSH_STARTED_NO);
     assert_int_equal(dsh_run_outcome(r)->errnum, E2BIG);
+    assert_string_equal(dsh_run_outcome(r)->stage, "exec");
+    assert_false(dsh_run_outcome(r)->runner_failed);
     dsh_run_free(r);
   } else {
     assert_int_equal(err.errnum, E2BIG);
