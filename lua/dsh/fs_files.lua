@@ -85,7 +85,7 @@ local function options(self, opts)
     all = opts.replace_all, max = opts.max }
 end
 
--- A denial carries the mode it was made under and is written to the session.
+-- A denial carries the mode it was made under; the session's log has it too.
 local function failed(opts, policy, op, err)
   if err.code == "FS_SANDBOX_DENIED" then
     err.mode = policy.mode
@@ -105,7 +105,8 @@ function files:write_text(path, text, opts)
     error("text: expected string, got " .. type(text), 2)
   end
   path = absolute(self, path, opts)
-  if not utf8.len(text) or text:sub(1, SNIFF):find("\0", 1, true) then
+  if not utf8.len(text)
+    or text:sub(1, SNIFF):find("\0", 1, true) then
     return errors.fail("FS_NOT_TEXT", ("what is to be written to %q is not "
       .. "UTF-8 text"):format(path), { path = path, stage = "fs" })
   end

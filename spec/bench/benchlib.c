@@ -5,12 +5,16 @@
  *                             nanoseconds, wait status. Raises on failure
  *   benchlib.sleep(ms)
  *   benchlib.sync_append(path, bytes)   one write and fsync at the end of a
- *                             file that stays open; nanoseconds */
+ *                             file that stays open; nanoseconds
+ *   benchlib.sync_replace(dir, bytes)   the bare calls of an atomic write of
+ *                             dir/bare: lock, make beside, write, fsync,
+ *                             rename, fsync the directory; nanoseconds */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -107,9 +111,28 @@ static int bench_atomic_write(lua_State *L) {
   return 1;
 }
 
+static int bench_sync_replace(lua_State *L) {
+  size_t n;
+  const char *path = luaL_checkstring(L, 1);
+  const char *bytes = luaL_checklstring(L, 2, &n);
+  lua_Integer begin = now_ns();
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
+  if (dir < 0 || flock(dir, LOCK_EX) != 0)
+    return luaL_error(L, "%s: %s", path, strerror(errno));
+  fd = openat(dir, "bare.new", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || write(fd, bytes, n) != (ssize_t)n || fsync(fd) != 0 ||
+      renameat(dir, "bare.new", dir, "bare") != 0 || fsync(dir) != 0)
+    return luaL_error(L, "%s: %s", path, strerror(errno));
+  close(fd);
+  close(dir);
+  lua_pushinteger(L, now_ns() - begin);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
     {"atomic_write", bench_atomic_write},
     {"sync_append", bench_sync_append},
+    {"sync_replace", bench_sync_replace},
     {"now", bench_now},
     {"sleep", bench_sleep},
     {"spawn", bench_spawn},
