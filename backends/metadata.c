@@ -23,13 +23,6 @@
 
 enum { PATH_BYTES = 4096, NAME_BYTES = 256, VALUE_BYTES = 65536 };
 
-/* The calls as an enum of this architecture's numbers. */
-#if defined __x86_64__
-#define PICK(x86, arm) x86
-#else
-#define PICK(x86, arm) arm
-#endif
-
 enum op {
 #define OP(name, x86, arm, class) OP_##name,
   DSH_SYSCALLS(OP)
@@ -39,7 +32,7 @@ enum op {
 
 static enum op op_of(int nr) {
 #define IS(name, x86, arm, class)                                            \
-  if (PICK(x86, arm) == nr)                                                  \
+  if (DSH_NR_HERE(x86, arm) == nr)                                           \
     return OP_##name;
   DSH_SYSCALLS(IS)
 #undef IS
@@ -48,7 +41,7 @@ static enum op op_of(int nr) {
 
 bool is_meta_call(int nr) {
 #define IS(name, x86, arm, class)                                            \
-  if (PICK(x86, arm) == nr)                                                  \
+  if (DSH_NR_HERE(x86, arm) == nr)                                           \
     return DSH_CALL_##class == DSH_CALL_META ||                              \
            DSH_CALL_##class == DSH_CALL_IOCTL;
   DSH_SYSCALLS(IS)

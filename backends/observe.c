@@ -23,14 +23,8 @@
 
 enum { PATH_BYTES = 4096, STACK = 16 * 1024 };
 
-#if defined __x86_64__
-#define PICK(x86, arm) x86
-#else
-#define PICK(x86, arm) arm
-#endif
-
 enum nr {
-#define NR(name, x86, arm, class) NR_##name = PICK(x86, arm),
+#define NR(name, x86, arm, class) NR_##name = DSH_NR_HERE(x86, arm),
   DSH_SYSCALLS(NR)
 #undef NR
 };

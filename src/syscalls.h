@@ -10,6 +10,13 @@
 
 #define DSH_NR_KNOWN 469 /* file_setattr, the last call of 6.18 */
 
+/* A number of the architecture that this is compiled for. */
+#if defined __x86_64__
+#define DSH_NR_HERE(x86_64, aarch64) x86_64
+#else
+#define DSH_NR_HERE(x86_64, aarch64) aarch64
+#endif
+
 enum dsh_call_class {
   DSH_CALL_META,     /* changes metadata: refused, or the keeper decides */
   DSH_CALL_META_NEW, /* likewise, newer than any program needs: never runs */

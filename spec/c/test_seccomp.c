@@ -12,13 +12,7 @@
 #include "uapi.h"
 #include "seccomp_programs.h"
 
-#if defined __x86_64__
-#define OUR_ARCH DSH_AUDIT_X86_64
-#define PICK(x86, arm) x86
-#else
-#define OUR_ARCH DSH_AUDIT_AARCH64
-#define PICK(x86, arm) arm
-#endif
+#define OUR_ARCH DSH_NR_HERE(DSH_AUDIT_X86_64, DSH_AUDIT_AARCH64)
 
 static uint32_t word(const struct dsh_seccomp_data *d, uint32_t offset) {
   uint32_t w;
@@ -72,7 +66,7 @@ static const uint32_t erofs = DSH_SECCOMP_ERRNO | EROFS,
 /* Every number up to well past the table, against the table. */
 static int class_of(int nr) {
 #define IS(name, x86, arm, class)                                            \
-  if (PICK(x86, arm) == nr)                                                  \
+  if (DSH_NR_HERE(x86, arm) == nr)                                           \
     return DSH_CALL_##class;
   DSH_SYSCALLS(IS)
 #undef IS
@@ -114,11 +108,11 @@ static void foreign_abi_is_killed(void **state) {
                    DSH_SECCOMP_KILL);
 #endif
   assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, -1, 0, 0, 0),
-                   PICK(DSH_SECCOMP_KILL, enosys));
+                   DSH_NR_HERE(DSH_SECCOMP_KILL, enosys));
 }
 
 static void ioctl_looks_at_the_low_half(void **state) {
-  const int nr = PICK(16, 29);
+  const int nr = DSH_NR_HERE(16, 29);
   const uint64_t junk = 0xdeadbeef00000000u;
   (void)state;
   assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, nr, 0, DSH_IOCTL_TIOCSTI, 0),
@@ -138,7 +132,7 @@ static void ioctl_looks_at_the_low_half(void **state) {
 }
 
 static void limits_of_others(void **state) {
-  const int nr = PICK(302, 261);
+  const int nr = DSH_NR_HERE(302, 261);
   (void)state;
   assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, nr, 0, 7, 1), DSH_SECCOMP_ALLOW);
   assert_int_equal(call(DSH_PROGRAM_RO_PLAIN, nr, 9, 7, 0), DSH_SECCOMP_ALLOW);
@@ -147,7 +141,7 @@ static void limits_of_others(void **state) {
 }
 
 static void reading_is_not_observed(void **state) {
-  const int nr = PICK(257, 56);
+  const int nr = DSH_NR_HERE(257, 56);
   const enum dsh_program p = DSH_PROGRAM_RO_OBSERVE;
   (void)state;
   assert_int_equal(call(p, nr, 0, 0, 0), DSH_SECCOMP_ALLOW);
