@@ -21,8 +21,8 @@ local function median(list)
     or (list[n // 2] + list[n // 2 + 1]) / 2
 end
 
-function M.ratios(title, candidates, opts)
-  local rounds = opts and opts.rounds or 200
+-- The medians of interleaved rounds, in the candidates' order.
+local function measure(candidates, rounds)
   local samples = {}
   for i, c in ipairs(candidates) do
     samples[i] = {}
@@ -34,10 +34,31 @@ function M.ratios(title, candidates, opts)
       table.insert(samples[i], (candidates[i][2]()))
     end
   end
+  local out = {}
+  for i in ipairs(candidates) do
+    out[i] = median(samples[i])
+  end
+  return out
+end
+
+--- Prints and returns the medians alone (nanoseconds), as a list.
+function M.medians(title, candidates, opts)
+  local rounds = opts and opts.rounds or 200
+  local medians = measure(candidates, rounds)
   print(("%s (%d rounds, medians)"):format(title, rounds))
-  local base, out = median(samples[1]), {}
   for i, c in ipairs(candidates) do
-    local m = median(samples[i])
+    print(("  %-38s %9.1f us"):format(c[1], medians[i] / 1000))
+  end
+  return medians
+end
+
+function M.ratios(title, candidates, opts)
+  local rounds = opts and opts.rounds or 200
+  local medians = measure(candidates, rounds)
+  print(("%s (%d rounds, medians)"):format(title, rounds))
+  local base, out = medians[1], {}
+  for i, c in ipairs(candidates) do
+    local m = medians[i]
     local target = ""
     if c.at_most then
       target = ("  target %.2f: %s"):format(c.at_most,
