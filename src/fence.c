@@ -158,7 +158,8 @@ int dsh_fs_read(struct dsh_arena *a, const char *path, size_t max, bool text,
 
 /* Canonical form of a target that may not exist yet: its parent resolved, and
  * the name; a link in its place is followed, and must lead somewhere. */
-static int canonical_target(const char *path, char *out, struct dsh_error *err) {
+static int canonical_target(const char *path, char *out,
+                            struct dsh_error *err) {
   char copy[PATH_MAX], parent[PATH_MAX];
   const char *name, *dir = ".";
   struct stat st;

@@ -91,8 +91,8 @@ local function failed(opts, policy, op, err)
     err.mode = policy.mode
     if opts.session and opts.session.append then
       -- A log that cannot be written does not turn a denial into a grant.
-      journal.append(opts.session, { { type = "sandbox/denied", ignorable = true,
-        data = { op = op, path = err.path, errno = "EROFS",
+      journal.append(opts.session, { { type = "sandbox/denied",
+        ignorable = true, data = { op = op, path = err.path, errno = "EROFS",
           mode = policy.mode, backend = "fence", evidence = "policy" } } })
     end
   end

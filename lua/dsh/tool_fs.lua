@@ -86,6 +86,9 @@ local function check(tool, args)
       return errors.new("MISUSE", key .. ": is missing")
     end
   end
+  if args.path == "" or args.path:find("\0", 1, true) then
+    return errors.new("MISUSE", "path: is empty or has a NUL byte")
+  end
   for _, key in ipairs({ "from", "count" }) do
     if args[key] and (args[key] < 1 or args[key] % 1 ~= 0) then
       return errors.new("MISUSE", key .. ": expected a number from 1")
@@ -187,14 +190,24 @@ local function done(self, args, call, version, text)
   return { text = text, is_error = false, version = version }
 end
 
+-- The smallest grant that would serve: the file, or where it would be made.
+local function grant_for(self, path)
+  local to = escalation.proposal({ op = "write", path = path }, function(p)
+    return self.fs.lstat ~= nil and self.fs:lstat(p) ~= nil
+  end)
+  return to and to.path
+end
+
 local function hinted(self, err)
   local out = failure(err)
-  if err.code == "FS_SANDBOX_DENIED" then
-    out.text = out.text .. (self.approval
-      and ('\n[if this change is needed: call again with grantPath = "%s" '
-        .. "and a reason]"):format((record.utf8(err.path):gsub("%c", "?")))
-      or "\n[nobody can allow more here; say what is needed instead]")
+  if err.code ~= "FS_SANDBOX_DENIED" then
+    return out
   end
+  local path = self.approval and grant_for(self, err.path)
+  out.text = out.text .. (path
+    and ('\n[if this change is needed: call again with grantPath = "%s" '
+      .. "and a reason]"):format((record.utf8(path):gsub("%c", "?")))
+    or "\n[nobody can allow more here; say what is needed instead]")
   return out
 end
 
@@ -240,15 +253,14 @@ function M.start(deps, config)
     local tool = { name = name, description = spec.description,
       parameters = spec.parameters }
     function tool.call(_, args, call)
-      local err = check(self, args)
+      local err = check(tool, args)
       if err then
         return failure(err)
       end
-      return ACTIONS[name](tools.state, self, args, call or {})
+      return ACTIONS[name](self, tool, args, call or {})
     end
     tools[name] = tool
   end
-  tools.state = self
   return tools
 end
 
