@@ -79,13 +79,24 @@ static void add_shield(struct dsh_arena *a, struct mounts *m, const char *path,
   add(a, m, path, BIND_RO);
 }
 
+/* What lies in another protected path needs no mounts, and must not have
+ * any: an ancestor's bind would be writable. */
+static bool inside_another(const struct dsh_strv *list, size_t i) {
+  size_t k;
+  for (k = 0; k < list->n; k++)
+    if (k != i && dsh_path_within(list->v[i], list->v[k]) &&
+        strcmp(list->v[i], list->v[k]) != 0)
+      return true;
+  return false;
+}
+
 static void add_protected(struct dsh_arena *a, const struct dsh_roots *roots,
                           struct mounts *m) {
   size_t i, n = m->n;
   for (i = 0; i < roots->protected_.n; i++) {
     const char *path = roots->protected_.v[i];
     const char *root = root_above(m, n, path);
-    if (root)
+    if (root && !inside_another(&roots->protected_, i))
       add_shield(a, m, path, root);
   }
 }

@@ -214,6 +214,106 @@ static void refusals(void **state) {
   refuses(&s, &dsh_backend_bwrap, DSH_E_POLICY_UNSUPPORTED, "/home/u/w/.x");
 }
 
+/* --- what the mounts come to, in the order in which they are made ---------- */
+
+struct table {
+  const char *path[1024];
+  bool writable[1024];
+  size_t n;
+};
+
+/* A mount covers every earlier one that lies in it. */
+static void mount_at(struct table *t, const char *path, bool writable) {
+  size_t i, n = 0;
+  for (i = 0; i < t->n; i++)
+    if (!dsh_path_within(t->path[i], path)) {
+      t->path[n] = t->path[i];
+      t->writable[n++] = t->writable[i];
+    }
+  t->path[n] = path;
+  t->writable[n++] = writable;
+  t->n = n;
+}
+
+static struct table mounted(const struct dsh_strv *words) {
+  struct table t = {.n = 0};
+  size_t i;
+  for (i = 0; i + 2 < words->n; i++)
+    if (strcmp(words->v[i], "--bind") == 0 ||
+        strcmp(words->v[i], "--ro-bind") == 0) {
+      assert_string_equal(words->v[i + 1], words->v[i + 2]);
+      mount_at(&t, words->v[i + 1], words->v[i][2] == 'b');
+      i += 2;
+    }
+  return t;
+}
+
+static bool is_mounted(const struct table *t, const char *path) {
+  size_t i;
+  for (i = 0; i < t->n; i++)
+    if (strcmp(t->path[i], path) == 0)
+      return true;
+  return false;
+}
+
+static bool writable(const struct table *t, const char *path) {
+  size_t i, best = 0;
+  bool result = false;
+  for (i = 0; i < t->n; i++)
+    if (dsh_path_within(path, t->path[i]) && strlen(t->path[i]) >= best) {
+      best = strlen(t->path[i]);
+      result = t->writable[i];
+    }
+  return result;
+}
+
+static char *random_path(struct dsh_arena *a, const char *base) {
+  static const char *const names[] = {"a", "b", "a-b", "ab", "c"};
+  char *path = dsh_strdup(a, base);
+  int depth = 1 + rand() % 4;
+  while (depth--)
+    path = dsh_format(a, "%s/%s", path, names[rand() % 5]);
+  return path;
+}
+
+/* Not one protected path can be written, or moved away with what holds it;
+ * all else in a root can be written. */
+static void any_policy(void **state) {
+  int round, i;
+  (void)state;
+  srand(7);
+  for (round = 0; round < 3000; round++) {
+    struct dsh_strv out = {NULL, 0, 0};
+    struct setup s;
+    struct table t;
+    const char *why;
+    begin(&s, DSH_WORKSPACE_WRITE);
+    root(&s, rand() % 2 ? "/w" : "/w/a");
+    if (rand() % 2)
+      root(&s, "/w-b");
+    for (i = rand() % 6; i > 0; i--)
+      protect(&s, random_path(&s.a, s.root[0].path));
+    assert_int_equal(dsh_bwrap_profile(&s.a, &s.in, &out, NULL, NULL), 0);
+    t = mounted(&out);
+    for (i = 0; i < (int)s.roots.protected_.n; i++) {
+      const char *p = s.roots.protected_.v[i];
+      size_t k, base = strlen(s.root[0].path);
+      assert_false(writable(&t, p));
+      assert_false(writable(&t, dsh_format(&s.a, "%s/z", p)));
+      for (k = base + 1; p[k]; k++) {
+        const char *above = dsh_strndup(&s.a, p, k);
+        if (p[k] == '/' && writable(&t, above))
+          assert_true(is_mounted(&t, above));
+      }
+    }
+    for (i = 0; i < 10; i++) {
+      const char *q = random_path(&s.a, s.root[0].path);
+      assert_int_equal(writable(&t, q), dsh_roots_writable(&s.roots, q, &why));
+    }
+    dsh_arena_free(&s.a);
+  }
+}
+
 /* At the limit of mounts, and one past it. */
 static void mount_limit(void **state) {
   struct setup s;
@@ -250,6 +350,7 @@ int main(void) {
       cmocka_unit_test(order_does_not_matter),
       cmocka_unit_test(devices_and_dead_roots),
       cmocka_unit_test(refusals),
+      cmocka_unit_test(any_policy),
       cmocka_unit_test(mount_limit),
       cmocka_unit_test(finding_backends),
   };
