@@ -214,7 +214,7 @@ static void refusals(void **state) {
   refuses(&s, &dsh_backend_bwrap, DSH_E_POLICY_UNSUPPORTED, "/home/u/w/.x");
 }
 
-/* --- what the mounts come to, in the order in which they are made ---------- */
+/* --- what the mounts come to, in the order they are made --------------- */
 
 struct table {
   const char *path[1024];
