@@ -9,7 +9,7 @@ describe("the transcript in README.md", function()
     elseif not h.exists("README.md") then
       return pending("README.md is not part of this copy")
     elseif h.exec({ h.dshsh_path, "run", "--mode", "read-only", "--backend",
-      "bwrap", "--json", "--", "true" }).out:find('"enforcement":"full"', 1,
+      "bwrap", "--json", "--", "true" }).out:find('"enforcement": "full"', 1,
       true) == nil then
       return pending("bwrap is not fully usable here")
     end
