@@ -106,6 +106,8 @@ int dsh_fs_read_fd(struct dsh_arena *a, int fd, const char *path, size_t max,
 /* Gives file descriptor `to` what `from` has beside its content. */
 int dsh_fs_copy_meta(int from, int to, const char *path,
                      struct dsh_error *err);
+/* Refuses a file whose flags forbid a replacement, naming the flag. */
+int dsh_fs_check_flags(int fd, const char *path, struct dsh_error *err);
 /* After the content: a write drops capabilities and set-ID bits. */
 int dsh_fs_restore_meta(int from, int to, const char *path,
                         struct dsh_error *err);

@@ -36,15 +36,20 @@ static bool is_unsupported(int errnum) {
          errnum == EINVAL;
 }
 
+int dsh_fs_check_flags(int fd, const char *path, struct dsh_error *err) {
+  int flags = 0;
+  if (ioctl(fd, GET_FLAGS, &flags) != 0 ||
+      !(flags & (FLAG_IMMUTABLE | FLAG_APPEND)))
+    return 0;
+  return lost(err, EPERM, path,
+              flags & FLAG_IMMUTABLE ? "immutable flag" : "append-only flag");
+}
+
 static int copy_flags(int from, int to, const char *path,
                       struct dsh_error *err) {
   int flags = 0, now = 0;
   if (ioctl(from, GET_FLAGS, &flags) != 0) /* a filesystem without them? */
     return is_unsupported(errno) ? 0 : lost(err, errno, path, "file flags");
-  if (flags & (FLAG_IMMUTABLE | FLAG_APPEND))
-    return lost(err, EPERM, path,
-                flags & FLAG_IMMUTABLE ? "immutable flag"
-                                       : "append-only flag");
   flags &= FLAGS_CARRIED;
   if (!flags || ioctl(to, GET_FLAGS, &now) != 0 ||
       (now & FLAGS_CARRIED) == flags)

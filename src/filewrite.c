@@ -109,18 +109,20 @@ static int open_old(const struct dsh_fence *f, const struct dsh_fs_place *p,
     close(fd);
     return hard_link(f, p, err);
   }
-  /* A replacement would pass over the file's own permissions. */
-  if (faccessat(p->parent, p->name, W_OK, AT_EACCESS) != 0) {
-    close(fd);
-    return dsh_fs_fail(err, errno, p->path, "cannot write");
-  }
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   real = open(link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (real >= 0) {
+  if (real >= 0) { /* else write-only: its attributes cannot all be read */
     close(fd);
-    return real;
+    fd = real;
   }
-  return fd; /* write-only for us: its attributes cannot all be read */
+  /* A replacement would pass over the file's own permissions. */
+  if ((real >= 0 && dsh_fs_check_flags(fd, p->path, err) != 0) ||
+      (faccessat(p->parent, p->name, W_OK, AT_EACCESS) != 0 &&
+       dsh_fs_fail(err, errno, p->path, "cannot write") != 0)) {
+    close(fd);
+    return -1;
+  }
+  return fd;
 }
 
 static int64_t ns(const struct timespec *t) {

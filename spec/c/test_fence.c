@@ -223,8 +223,60 @@ static void every_call_may_be_the_last(void **state) {
   assert_true(i >= 6 && i < CALLS_MAX);
 }
 
+/* --- what cannot be kept ------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+
+/* As uid 65534, writes root/a, which is `uid`:`gid`; 0 when that is refused
+ * with `word` in the message and nothing has changed. */
+static int refused_naming(uid_t uid, gid_t gid, const char *word) {
+  char path[128], now[64];
+  int status = -1;
+  pid_t pid;
+  snprintf(path, sizeof path, "%s/a", root);
+  unlink(path);
+  put(path, "old");
+  assert_int_equal(chmod(path, 0666), 0);
+  assert_int_equal(chown(path, uid, gid), 0);
+  pid = fork();
+  if (pid == 0) {
+    struct dsh_fence f = {.policy = &policy};
+    struct dsh_error err;
+    if (setresgid(NOBODY, NOBODY, NOBODY) != 0 ||
+        setresuid(NOBODY, NOBODY, NOBODY) != 0)
+      _exit(9);
+    memset(&err, 0, sizeof err);
+    _exit(dsh_fs_write(&f, path, "new", 3, DSH_FS_ANY, NULL, NULL, &err) == 0
+              ? 1
+          : err.code != DSH_E_FS_PERMISSION_DENIED ? 2
+          : strstr(err.message, word)              ? 0
+                                                   : 3);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  content(path, now, sizeof now);
+  assert_string_equal(now, "old");
+  assert_int_equal(count_names(root), 1);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void what_cannot_be_kept_is_named(void **state) {
+  (void)state;
+  if (geteuid() != 0) {
+    skip();
+    return;
+  }
+  assert_int_equal(chmod(base, 0755), 0);
+  assert_int_equal(chmod(root, 0777), 0);
+  assert_int_equal(refused_naming(0, NOBODY, "its owner"), 0);
+  assert_int_equal(refused_naming(NOBODY, 12345, "its group"), 0);
+  assert_int_equal(chmod(root, 0755), 0); /* no place for a sibling */
+  assert_int_equal(refused_naming(NOBODY, NOBODY, "beside"), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_named, setup,
+                                      teardown),
       cmocka_unit_test_setup_teardown(every_call_may_fail, setup, teardown),
       cmocka_unit_test_setup_teardown(every_call_may_be_the_last, setup,
                                       teardown),

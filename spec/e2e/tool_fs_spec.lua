@@ -187,3 +187,22 @@ describe("the file tools", function()
     assert.is_false(h.exists(d.O .. "/b"))
   end)
 end)
+
+describe("examples/edit.lua", function()
+  h.guard()
+
+  it("edits here, and nowhere else", function()
+    local d = h.scratch()
+    h.write(d.W .. "/n", "teh\r\n")
+    h.write(d.O .. "/n", "teh")
+    local function run(path)
+      return h.exec({ h.dshsh_path, "lua", h.top .. "/examples/edit.lua", path,
+        "teh", "the" }, { cwd = d.W }).code
+    end
+    assert.equal(0, run("n"))
+    assert.equal("the\r\n", h.read(d.W .. "/n"))
+    assert.equal(1, run("n"))
+    assert.equal(1, run("../o/n"))
+    assert.equal("teh", h.read(d.O .. "/n"))
+  end)
+end)

@@ -53,7 +53,8 @@ static void check(const char *text, size_t n, const char *old, size_t old_n,
         abort(); /* a byte that nothing matched has changed */
       count += len != 0;
       if (len > 1) {
-        if (o + len - 1 > e->result.n || memcmp(out + o, text + at + 1, len - 1))
+        if (o + len - 1 > e->result.n ||
+            memcmp(out + o, text + at + 1, len - 1))
           abort();
         o += len - 1;
       }

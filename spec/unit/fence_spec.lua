@@ -208,17 +208,29 @@ describe("the fence", function()
       assert.equal(before, sh("getcap %s/a", W))
       assert.truthy(before:find("cap_net_raw", 1, true))
     end)
-    it("refuses immutable files", function()
+    for flag, name in pairs({ i = "immutable", a = "append%-only" }) do
+      it("refuses what chattr +" .. flag .. " marks, naming it", function()
+        spill(W .. "/a", "old")
+        if sh("chattr +%s %s/a && echo ok", flag, W) ~= "ok" then
+          pending("file flags cannot be set here")
+          return
+        end
+        local _, err = fs:edit_text("a", "old", "new")
+        sh("chattr -%s %s/a", flag, W)
+        assert.equal("FS_PERMISSION_DENIED", err.code)
+        assert.equal("old", slurp(W .. "/a"))
+        assert.equal("a", sh("ls -A %s", W))
+        assert.truthy(err.message:find(name), err.message)
+      end)
+    end
+    it("keeps flags that a copy can carry", function()
       spill(W .. "/a", "old")
-      if sh("chattr +i %s/a && echo ok", W) ~= "ok" then
+      if sh("chattr +d %s/a && echo ok", W) ~= "ok" then
         pending("file flags cannot be set here")
         return
       end
-      local _, err = fs:edit_text("a", "old", "new")
-      sh("chattr -i %s/a", W)
-      assert.equal("FS_PERMISSION_DENIED", err.code)
-      assert.equal("old", slurp(W .. "/a"))
-      assert.equal("a", sh("ls -A %s", W))
+      assert(fs:edit_text("a", "old", "new"))
+      assert.truthy(sh("lsattr %s/a", W):find("^%S*d"))
     end)
   end)
 
