@@ -99,7 +99,8 @@ void dsh_arena_free(struct dsh_arena *a); /* idempotent */
 /* As free, but keeps one block at hand for what comes next. */
 void dsh_arena_reset(struct dsh_arena *a);
 void *dsh_alloc(struct dsh_arena *a, size_t size); /* zeroed, 16-aligned */
-void *dsh_alloc_raw(struct dsh_arena *a, size_t size); /* likewise, not zeroed */
+/* Likewise, but not zeroed. */
+void *dsh_alloc_raw(struct dsh_arena *a, size_t size);
 char *dsh_strdup(struct dsh_arena *a, const char *s);
 char *dsh_strndup(struct dsh_arena *a, const char *s, size_t n);
 char *dsh_format(struct dsh_arena *a, const char *fmt, ...)
