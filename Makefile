@@ -136,7 +136,7 @@ test-lua: all helpers ## the Lua tests alone, as this user
 parity: all helpers ## the same cases on every backend, side by side
 	@B=$(B) BUSTED="$(BUSTED)" sh spec/run.sh parity
 	@LUA_PATH='lua/?.lua;lua/?/init.lua;;' LUA_CPATH='lua/?.so;;' \
-	  $(LUA) spec/parity/table.lua README.md
+	  $(LUA) spec/parity/table.lua README.md backends/README.md
 helpers: $(HELPERS)
 
 $(B)/test/hostmask: spec/hostmask.c

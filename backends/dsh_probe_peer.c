@@ -51,14 +51,15 @@ static int listen_tcp(void) {
   return fd;
 }
 
-/* A terminal that belongs to somebody else; kept open. */
+/* A terminal that belongs to somebody else; kept open. Its master. */
 static int own_terminal(void) {
   char name[64];
   int fd = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (fd < 0 || unlockpt(fd) || ptsname_r(fd, name, sizeof name) ||
       open(name, O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
     return -1;
-  return atoi(name + strlen("/dev/pts/"));
+  seen->pts = atoi(name + strlen("/dev/pts/"));
+  return fd;
 }
 
 static void give(int s) {
@@ -77,9 +78,12 @@ static void give(int s) {
 }
 
 static void serve(struct pollfd *p) {
+  char text[64];
   for (;;) {
-    if (poll(p, 3, -1) < 0)
+    if (poll(p, 4, -1) < 0)
       continue;
+    if (p[3].revents & POLLIN && read(p[3].fd, text, sizeof text) > 0)
+      seen->touched += 0x1000000000000ull;
     for (int i = 0; i < 3; i++) {
       int s = p[i].revents ? accept4(p[i].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
       if (s < 0)
@@ -94,7 +98,7 @@ static void serve(struct pollfd *p) {
 
 static void peer_main(const char *dir, const char *outside) {
   struct sigaction on = { .sa_handler = on_signal };
-  struct pollfd p[3];
+  struct pollfd p[4];
   char name[64];
   int fd;
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -105,7 +109,8 @@ static void peer_main(const char *dir, const char *outside) {
   p[0] = (struct pollfd){ listen_unix("peer.sock", false), POLLIN, 0 };
   p[1] = (struct pollfd){ listen_unix(name, true), POLLIN, 0 };
   p[2] = (struct pollfd){ listen_tcp(), POLLIN, 0 };
-  seen->pts = own_terminal();
+  seen->pts = -1;
+  p[3] = (struct pollfd){ own_terminal(), POLLIN, 0 };
   fd = chdir(dir) ? -1 : open("f", O_RDWR | O_APPEND | O_CLOEXEC);
   if (fd < 0 || dup2(fd, PROBE_FD_FILE) < 0 || p[0].fd < 0)
     seen->ready = -1;

@@ -415,7 +415,7 @@ static const struct probe_op op[] = {
     dev_ptmx, NULL },
   { "dev-pts-pair", 'F', "device", OP_HOST | OP_RETURN | OP_ALLOWED, dev_pts,
     NULL },
-  { "dev-outside-terminal", 'F', "device", OP_HOST | OP_RETURN,
+  { "dev-outside-terminal", 'F', "device", OP_HOST | OP_COUNTER,
     dev_outside_terminal, NULL },
   { "dev-nodes-open", 'F', "device", OP_HOST | OP_RETURN, dev_nodes, NULL },
   { "dev-memory-open", 'F', "device", OP_HOST | OP_RETURN, dev_memory, NULL },

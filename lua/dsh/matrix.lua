@@ -47,9 +47,9 @@ local ACCEPTED = {
     .. "crosses those (EXDEV)" },
   { matches = function(cell)
     return cell.op == "dev-pts-pair" and cell.backend == "landlock"
-  end, reason = "Landlock cannot tell a command's own new terminal from "
-    .. "another one of the user, so it opens none; bwrap has a private "
-    .. "/dev/pts" },
+  end, reason = "where no keeper decides (read-only, not observed), Landlock "
+    .. "cannot tell a command's own new terminal from another one of the "
+    .. "user, so it opens none; bwrap has a private /dev/pts" },
 }
 
 --- Why a refused cell that the mode grants is accepted, or nil. Pure.

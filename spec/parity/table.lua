@@ -1,6 +1,6 @@
--- table.lua [README]: runs the whole matrix and puts its table between the
--- marks <!-- parity --> and <!-- /parity --> of README; without one, prints
--- it. Run by `make parity`, as root for both users.
+-- table.lua [README...]: runs the whole matrix, prints its table and puts it
+-- between the marks <!-- parity --> and <!-- /parity --> of those files that
+-- have them. Run by `make parity`, as root for both users.
 local core = require("dsh.core")
 local matrix = require("dsh.matrix")
 local matrix_table = require("dsh.matrix_table")
@@ -38,15 +38,12 @@ if not report then
 end
 local text = matrix_table.readme(report)
 io.stdout:write(text, ("\n\n%.1f s\n"):format(report.seconds))
-local path = arg[1]
-if path then
+for _, path in ipairs(arg) do
   local f = assert(io.open(path, "r"))
   local old = f:read("a")
   f:close()
   local new = between_marks(old, text)
-  if not new then
-    io.stderr:write(path, ": no ", MARK, " ... ", END, "\n")
-  elseif new ~= old then
+  if new and new ~= old then
     f = assert(io.open(path, "w"))
     f:write(new)
     f:close()
