@@ -11,7 +11,10 @@
 #include <lua.h>
 #include <lualib.h>
 
-enum { DSHSH_FAILURE = 125 }; /* exit status of any failure of our own */
+enum {
+  DSHSH_FAILURE = 125, /* exit status of any failure of our own */
+  GC_PAUSE = 1000      /* percent: most calls are over before a collection */
+};
 
 int luaopen_dsh_core(lua_State *L);
 
@@ -46,6 +49,7 @@ static int traceback(lua_State *L) {
 }
 
 static void set_up(lua_State *L, const char *tree) {
+  lua_gc(L, LUA_GCINC, GC_PAUSE, 0, 0);
   luaL_openlibs(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, luaopen_dsh_core);

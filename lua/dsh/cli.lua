@@ -13,8 +13,8 @@
 --     run = function(args, app) end,    -- returns the exit status
 --   }
 --
--- A module may return a list of such tables. `flag = "--dump-config"` beside
--- name makes that option, anywhere before "--", stand for the verb.
+-- A module may return a list of such tables. An option in FLAGS, anywhere
+-- before "--", stands for its verb.
 -- app is {version, program, command?, err(fmt, ...)}; err prints one line
 -- "dshsh: ..." on stderr. A run function that returns nil, err has failed:
 -- err is printed and the status is 125.
@@ -26,6 +26,8 @@ local M = {}
 local VERBS = {
   "run", "confine", "probe", "doctor", "log", "config", "lua",
 }
+-- Options that stand for a verb; listed, so that nothing is loaded to know.
+local FLAGS = { ["--dump-config"] = "config" }
 local FAILURE, USAGE = 125, 2
 
 local function try(name)
@@ -146,15 +148,10 @@ end
 local function flagged(words)
   local before = split(words)
   for i, word in ipairs(before) do
-    if word:match("^%-%-%a") then
-      local verb = each_verb(function(v)
-        return v.flag == word and v
-      end)
-      if verb then
-        local rest = table.move(words, 1, #words, 1, {})
-        table.remove(rest, i)
-        return verb, rest
-      end
+    if FLAGS[word] then
+      local rest = table.move(words, 1, #words, 1, {})
+      table.remove(rest, i)
+      return find_verb(FLAGS[word]), rest
     end
   end
 end
