@@ -170,6 +170,7 @@ static void leaf(struct code *c, const struct call *call) {
     emit(c, DSH_BPF_JEQ, nr, read_only(c->program) ? REFUSE : NO_CALL, ALLOW);
     return;
   case DSH_CALL_URING:
+  case DSH_CALL_MOUNT:
     emit(c, DSH_BPF_JEQ, nr, NEVER, ALLOW);
     return;
   case DSH_CALL_NAME:

@@ -23,6 +23,7 @@ enum dsh_call_class {
   DSH_CALL_IOCTL,    /* decided by the request number */
   DSH_CALL_URING,    /* runs other calls out of seccomp's sight: refused */
   DSH_CALL_LIMITS,   /* sets limits of another process: refused */
+  DSH_CALL_MOUNT,    /* a user namespace would allow it: refused */
   DSH_CALL_OPEN,     /* observed when its flags ask for writing; a terminal */
   DSH_CALL_NAME      /* changes a directory or a size by path: observed */
 };
@@ -54,6 +55,17 @@ enum dsh_call_class {
   X(io_uring_enter, 426, 426, URING)                                         \
   X(io_uring_register, 427, 427, URING)                                      \
   X(prlimit64, 302, 261, LIMITS)                                             \
+  X(mount, 165, 40, MOUNT)                                                   \
+  X(umount2, 166, 39, MOUNT)                                                 \
+  X(pivot_root, 155, 41, MOUNT)                                              \
+  X(open_tree, 428, 428, MOUNT)                                              \
+  X(move_mount, 429, 429, MOUNT)                                             \
+  X(fsopen, 430, 430, MOUNT)                                                 \
+  X(fsconfig, 431, 431, MOUNT)                                               \
+  X(fsmount, 432, 432, MOUNT)                                                \
+  X(fspick, 433, 433, MOUNT)                                                 \
+  X(mount_setattr, 442, 442, MOUNT)                                          \
+  X(open_tree_attr, 467, 467, MOUNT)                                         \
   X(open, 2, -1, OPEN)                                                       \
   X(openat, 257, 56, OPEN)                                                   \
   X(openat2, 437, 437, NAME)                                                 \
@@ -73,6 +85,10 @@ enum dsh_call_class {
   X(unlinkat, 263, 35, NAME)                                                 \
   X(rmdir, 84, -1, NAME)                                                     \
   X(truncate, 76, 45, NAME)
+
+/* Why mounting: Landlock refuses mount(2), but an overlay made by fsopen and
+ * fsconfig empties and remakes the "work" directory of any place its maker's
+ * uid may write, asking nobody, long before it is attached anywhere. */
 
 /* Terminal injection: refused in every program, so that a confined command
  * on a terminal needs no session of its own. */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -516,6 +518,48 @@ static void the_environment_reaches_the_command_alone(void **state) {
   rmdir(dir);
 }
 
+/* What an overlay's maker needs no permission for: its "work" directory is
+ * emptied and made anew. */
+static int make_overlay(const char *dir) {
+  enum { FSOPEN = 430, FSCONFIG = 431, SET_STRING = 1, CMD_CREATE = 6 };
+  static const char *const keys[] = {"lowerdir", "upperdir", "workdir"};
+  char path[64];
+  int i, fd;
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+    return 2;
+  fd = (int)syscall(FSOPEN, "overlay", 0);
+  for (i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "%s/%c", dir, keys[i][0]);
+    syscall(FSCONFIG, fd, SET_STRING, keys[i], path, 0);
+  }
+  return syscall(FSCONFIG, fd, CMD_CREATE, NULL, NULL, 0) != 0;
+}
+
+static void nothing_is_mounted(void **state) {
+  static const char *const parts[] = {"/l", "/u", "/w", "/w/work",
+                                      "/w/work/kept"};
+  char dir[] = "/var/tmp/dsh-keeper-XXXXXX", path[64], self[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  int i;
+  (void)state;
+  assert_true(n > 0);
+  self[n] = '\0';
+  assert_non_null(mkdtemp(dir));
+  for (i = 0; i < 5; i++) {
+    snprintf(path, sizeof path, "%s%s", dir, parts[i]);
+    assert_int_equal(mkdir(path, 0700), 0);
+  }
+  EACH_BACKEND(bwrap) {
+    run(bwrap, NULL, CMD(self, "--overlay", dir));
+    assert_int_equal(access(path, F_OK), 0);
+  }
+  for (i = 4; i >= 0; i--) {
+    snprintf(path, sizeof path, "%s%s", dir, parts[i]);
+    rmdir(path);
+  }
+  rmdir(dir);
+}
+
 static void find_launcher(void) {
   static char path[PATH_MAX];
   const char *given = getenv("DSH_LAUNCHER"), *b = getenv("B");
@@ -543,7 +587,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(hostile_callers),
       cmocka_unit_test(a_directory_as_stdin_is_refused),
       cmocka_unit_test(the_environment_reaches_the_command_alone),
+      cmocka_unit_test(nothing_is_mounted),
   };
+  if (argc == 3 && strcmp(argv[1], "--overlay") == 0)
+    return make_overlay(argv[2]);
   if (argc == 3 && strcmp(argv[1], "--hop") == 0) {
     int i, n = atoi(argv[2]);
     for (i = 0; i < n; i++)
