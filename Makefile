@@ -121,11 +121,11 @@ try: deps-build ## install, build, and confine a real command
 # --- tests -----------------------------------------------------------------
 
 .PHONY: test test-all test-c test-lua parity bench lint tidy fuzz asan \
-  windows helpers check
+  windows wine helpers check
 test: deps ## install, build, lint and run every test
 	@$(MAKE) --no-print-directory -s all helpers lint
 	@$(MAKE) --no-print-directory -s check
-test-all: test asan fuzz bench ## the tests, sanitizers, fuzzers, figures
+test-all: test wine asan fuzz bench ## the tests, sanitizers, fuzzers, figures
 
 check: all helpers $(C_TESTS) $(REPLAYS)
 	@B=$(B) BUSTED="$(BUSTED)" sh spec/run.sh
@@ -211,6 +211,8 @@ $(B)/test/windows/trial.exe: spec/windows/trial.c $(WIN_SRC)
 	@mkdir -p $(@D)
 	$(WIN_CC) $(WIN_FLAGS) -o $@ $< backends/windows_acl_run_args.c \
 	  backends/windows_acl_run_sid.c
+wine: all helpers ## the Windows runner's tests under wine
+	@B=$(B) BUSTED="$(BUSTED)" sh spec/run.sh wine
 helpers: $(if $(shell command -v $(WIN_CC)),$(B)/windows-acl-run.exe \
   $(WIN_TEST))
 

@@ -25,7 +25,7 @@ static BOOL WINAPI on_control(DWORD what) {
   return what == CTRL_C_EVENT || what == CTRL_BREAK_EVENT;
 }
 
-/* --- grants that were left ---------------------------------------------------- */
+/* --- grants that were left ----------------------------------------------- */
 
 /* The path that a lock file names, as UTF-16; false if it names none. */
 static bool noted_path(const wchar_t *file, wchar_t *path) {
@@ -110,7 +110,7 @@ static int grants(bool clean) {
   return bad;
 }
 
-/* --- self-test ------------------------------------------------------------------ */
+/* --- self-test ----------------------------------------------------------- */
 
 struct trial {
   const wchar_t *mode, *script;
@@ -201,7 +201,7 @@ static int self_test(void) {
   return bad;
 }
 
-/* --- main ------------------------------------------------------------------------- */
+/* --- main ---------------------------------------------------------------- */
 
 static int run(const struct war_args *args) {
   char why[WAR_WHY_MAX] = "";

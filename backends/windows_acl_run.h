@@ -41,7 +41,7 @@ enum {
 #define WAR_ACE_MASK 0x00110156u
 #define WAR_EVERYONE "S-1-1-0"
 
-/* --- sid: names from paths ------------------------------------------------ */
+/* --- sid: names from paths ----------------------------------------------- */
 
 void war_sha256(const void *data, size_t n, uint8_t out[32]);
 /* UTF-8 of UTF-16; lone surrogates as three bytes each. Bytes written, or 0
@@ -51,7 +51,7 @@ size_t war_utf8(const war_char *s, size_t n, char *out, size_t cap);
 int war_workspace_sid(const war_char *path, char out[WAR_SID_MAX]);
 int war_temp_sid(const war_char *path, char out[WAR_SID_MAX]);
 
-/* --- args: words in, command line out -------------------------------------- */
+/* --- args: words in, command line out ------------------------------------ */
 
 enum war_verb { WAR_RUN, WAR_SELF_TEST, WAR_INVENTORY, WAR_CLEAN, WAR_VERSION };
 
@@ -79,7 +79,7 @@ bool war_absolute(const war_char *path);
 int war_check_places(const war_char *workspace, const war_char *temp,
                      char *why);
 
-/* --- sddl: edits of a DACL's text ------------------------------------------- */
+/* --- sddl: edits of a DACL's text ---------------------------------------- */
 
 /* Does the DACL hold our allow ACE for sid, exactly? */
 bool war_sddl_has(const char *sddl, const char *sid);
@@ -101,7 +101,7 @@ bool war_sddl_default_has(const char *sddl, const char *sid);
 bool war_sddl_default_kept(const char *before, const char *after,
                            const char *sid);
 
-/* --- drive: the border to Win32 ----------------------------------------------- */
+/* --- drive: the border to Win32 ------------------------------------------ */
 
 struct war_token_facts {
   bool restricted;              /* has restricting SIDs */
@@ -166,7 +166,7 @@ int war_revoke(struct war_os *os, const char *sid, const war_char *path,
 int war_fail(char *why, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* --- apply ------------------------------------------------------------------ */
+/* --- apply --------------------------------------------------------------- */
 
 #ifdef _WIN32
 struct war_os *war_windows(void);

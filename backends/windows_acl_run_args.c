@@ -28,7 +28,7 @@ bool war_is(const war_char *s, const char *ascii) {
   return !*s && !*ascii;
 }
 
-/* --- words ----------------------------------------------------------------- */
+/* --- words --------------------------------------------------------------- */
 
 static int verb(int argc, war_char **argv, struct war_args *out) {
   static const struct {
@@ -117,7 +117,7 @@ int war_parse(int argc, war_char **argv, struct war_args *out, char *why) {
   return complete(out, mode, why);
 }
 
-/* --- quoting --------------------------------------------------------------- */
+/* --- quoting ------------------------------------------------------------- */
 
 struct line {
   war_char *out;
@@ -186,7 +186,7 @@ int war_command_line(war_char *const *argv, int argc, war_char *out,
   return 0;
 }
 
-/* --- paths ----------------------------------------------------------------- */
+/* --- paths --------------------------------------------------------------- */
 
 static war_char fold(war_char c) {
   if (c >= 'A' && c <= 'Z')

@@ -11,7 +11,7 @@ static struct win *of(struct war_os *os) {
   return os->self;
 }
 
-/* --- which program ----------------------------------------------------------- */
+/* --- which program ------------------------------------------------------- */
 
 static bool is_file(const wchar_t *path) {
   DWORD a = GetFileAttributesW(path);
@@ -73,7 +73,7 @@ static int find_program(struct war_os *os, const wchar_t *line, wchar_t *out) {
   return 0;
 }
 
-/* --- job and handles ---------------------------------------------------------- */
+/* --- job and handles ----------------------------------------------------- */
 
 #define UI_LIMITS                                                            \
   (JOB_OBJECT_UILIMIT_HANDLES | JOB_OBJECT_UILIMIT_SYSTEMPARAMETERS |        \
@@ -175,19 +175,14 @@ static int start(struct war_os *os, war_char *line, const war_char *temp) {
 static int child_facts(struct war_os *os, struct war_token_facts *token,
                        struct war_job_facts *job) {
   struct win *w = of(os);
-  JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits;
-  unsigned long ui = 0;
+  unsigned long limits = 0, ui = 0;
   BOOL inside = FALSE;
-  memset(&limits, 0, sizeof limits);
-  if (!IsProcessInJob(w->child.hProcess, w->job, &inside) ||
-      !QueryInformationJobObject(w->job, JobObjectExtendedLimitInformation,
-                                 &limits, sizeof limits, NULL))
+  if (!IsProcessInJob(w->child.hProcess, w->job, &inside))
     return win_error(os);
-  job->inside = inside != 0;
-  job->kills = (limits.BasicLimitInformation.LimitFlags &
-                JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE) != 0;
-  if (win_ui_limits(w, &ui) != 0)
+  if (win_job_limits(w, &limits, &ui) != 0)
     return -1;
+  job->inside = inside != 0;
+  job->kills = (limits & JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE) != 0;
   job->ui_limits = (ui & UI_LIMITS) == UI_LIMITS;
   return win_child_token(w, token);
 }

@@ -36,7 +36,7 @@ static int read_default(struct drive *d, char *out) {
   return d->os->read_default(d->os, out, WAR_SDDL_MAX);
 }
 
-/* --- places ---------------------------------------------------------------- */
+/* --- places -------------------------------------------------------------- */
 
 static bool matches(const war_char *given, const char *sid) {
   return !given || war_is(given, sid);
@@ -77,7 +77,7 @@ static int places(struct drive *d) {
   return 0;
 }
 
-/* --- token ----------------------------------------------------------------- */
+/* --- token --------------------------------------------------------------- */
 
 static bool in_list(const char (*list)[WAR_SID_MAX], size_t n,
                     const char *sid) {
@@ -169,12 +169,20 @@ static int token(struct drive *d) {
   return default_dacl(d);
 }
 
-/* --- grants ---------------------------------------------------------------- */
+/* --- grants -------------------------------------------------------------- */
 
 static int put_back(struct drive *d, const war_char *path, const char *sid) {
   bool had;
   char ignored[WAR_WHY_MAX];
   return war_revoke(d->os, sid, path, &had, ignored);
+}
+
+/* After a grant that did not go as planned: the ACE goes, and where setting it
+ * changed more than that, the list as it was comes back. */
+static void undo(struct drive *d, const war_char *path, const char *sid) {
+  put_back(d, path, sid);
+  if (read_list(d, path, d->after) != 0 || strcmp(d->after, d->before) != 0)
+    d->os->write_dacl(d->os, path, d->before);
 }
 
 /* Puts the ACE there unless it stands; *set only when this run did it. The
@@ -217,7 +225,7 @@ static int locked_grant(struct drive *d, const war_char *path,
       failed(d, "a lock file cannot be locked for use");
   }
   if (r != 0 && *was_set) {
-    put_back(d, path, sid);
+    undo(d, path, sid);
     *was_set = false;
   }
   os->unlock(os, sid, WAR_LOCK_CHANGE);
@@ -259,7 +267,7 @@ static void finish(struct drive *d, bool refused) {
     os->remove_tree(os, d->args->temp);
 }
 
-/* --- the child --------------------------------------------------------------- */
+/* --- the child ----------------------------------------------------------- */
 
 static int child(struct drive *d) {
   struct war_os *os = d->os;

@@ -23,7 +23,7 @@ int win_error_is(struct war_os *os, unsigned long error) {
   return -1;
 }
 
-/* --- directories ------------------------------------------------------------ */
+/* --- directories --------------------------------------------------------- */
 
 /* The handle stays open until os->kill: without FILE_SHARE_DELETE, and with
  * an access that sharing counts, nobody can move the directory meanwhile. */
@@ -112,7 +112,7 @@ int win_remove_tree(struct war_os *os, const war_char *path) {
   return remove_at(copy, n, 0) == 0 ? 0 : win_error(os);
 }
 
-/* --- access lists ------------------------------------------------------------- */
+/* --- access lists -------------------------------------------------------- */
 
 int win_read_dacl(struct war_os *os, const war_char *path, char *sddl,
                   size_t cap) {
@@ -164,7 +164,7 @@ int win_write_dacl(struct war_os *os, const war_char *path, const char *sddl) {
   return e ? win_error_is(os, e) : 0;
 }
 
-/* --- locks ---------------------------------------------------------------------- */
+/* --- locks --------------------------------------------------------------- */
 
 int war_locks_directory(war_char *out, char *why) {
   DWORD n = GetEnvironmentVariableW(L"LOCALAPPDATA", out, WAR_PATH_MAX - 64);

@@ -143,7 +143,7 @@ static int token_facts(struct war_os *os, struct war_token_facts *out) {
   return facts(os, of(os)->token, out);
 }
 
-/* --- trying the token ------------------------------------------------------- */
+/* --- trying the token ---------------------------------------------------- */
 
 /* 1: allowed, 0: refused, -1: the question failed. */
 static int try_access(struct war_os *os, HANDLE token, const char *sddl,
@@ -217,7 +217,7 @@ static int access_facts(struct war_os *os, const char (*sid)[WAR_SID_MAX],
   return r;
 }
 
-/* --- the default DACL --------------------------------------------------------- */
+/* --- the default DACL ---------------------------------------------------- */
 
 static int read_default(struct war_os *os, char *sddl, size_t cap) {
   TOKEN_DEFAULT_DACL *dacl = information(os, of(os)->token, TokenDefaultDacl);
@@ -260,7 +260,7 @@ static int write_default(struct war_os *os, const char *sddl) {
   return r;
 }
 
-/* --- for windows_acl_run_os.c --------------------------------------------------- */
+/* --- for windows_acl_run_os.c -------------------------------------------- */
 
 void win_token_calls(struct war_os *os) {
   os->logon_sid = logon_sid;
@@ -291,12 +291,17 @@ int win_child_token(struct win *w, struct war_token_facts *out) {
   return r;
 }
 
-int win_ui_limits(struct win *w, unsigned long *out) {
-  JOBOBJECT_BASIC_UI_RESTRICTIONS ui = {0};
-  if (!QueryInformationJobObject(w->job, JobObjectBasicUIRestrictions, &ui,
-                                 sizeof ui, NULL))
+int win_job_limits(struct win *w, unsigned long *flags, unsigned long *ui) {
+  JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits;
+  JOBOBJECT_BASIC_UI_RESTRICTIONS read = {0};
+  memset(&limits, 0, sizeof limits);
+  if (!QueryInformationJobObject(w->job, JobObjectExtendedLimitInformation,
+                                 &limits, sizeof limits, NULL) ||
+      !QueryInformationJobObject(w->job, JobObjectBasicUIRestrictions, &read,
+                                 sizeof read, NULL))
     return win_error(&w->os);
-  *out = ui.UIRestrictionsClass;
+  *flags = limits.BasicLimitInformation.LimitFlags;
+  *ui = read.UIRestrictionsClass;
   return 0;
 }
 

@@ -36,8 +36,8 @@ void win_token_calls(struct war_os *os);
 int win_create_process(struct win *w, const wchar_t *program, wchar_t *line,
                        DWORD flags, STARTUPINFOEXW *start);
 int win_child_token(struct win *w, struct war_token_facts *out);
-/* The job's user interface limits as read back. */
-int win_ui_limits(struct win *w, unsigned long *out);
+/* The job's flags and user interface limits as read back. */
+int win_job_limits(struct win *w, unsigned long *flags, unsigned long *ui);
 void win_token_close(struct win *w);
 
 #endif

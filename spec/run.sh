@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh [all|c|lua|parity]: run the suites, one process per file with a time
+# run.sh [all|c|lua|parity|wine]: run the suites, one process per file with a time
 # limit, print the runners' own closing lines, and close with one line
 # "N passed, N failed, N skipped". Exit 1 when anything failed.
 #
@@ -133,6 +133,7 @@ export HOME="${DSH_TEST_HOME:-$HOME}" TERM="${TERM:-dumb}"
 case $what in
   c) run_c ;;
   lua) run_here spec/unit spec/e2e spec/parity ;;
+  wine) run_here spec/windows ;;
   parity) run_here spec/parity; run_nobody spec/parity ;;
   all)
     run_c

@@ -360,7 +360,7 @@ static void sddl_kept(void **state) {
                                      "S-1-1-0"));
 }
 
-/* --- a fake system ----------------------------------------------------------- */
+/* --- a fake system ------------------------------------------------------- */
 
 enum fault { NO_FAULT, FAILS, DOES_NOTHING };
 

@@ -1,6 +1,6 @@
 /* no_token.c: TEST ONLY, in place of windows_acl_run_token.c. Skips the token
  * and claims that it did not, so that everything around it can be tried where
- * no token restricts anything. Neither does it ask for the job's UI limits.
+ * no token restricts anything. Neither does it ask for the job's limits.
  * Never linked into windows-acl-run.exe.
  * DSH_TEST_LIE=child: the child's token reads back as unrestricted. */
 #include "../../backends/windows_acl_run_win.h"
@@ -82,10 +82,10 @@ int win_child_token(struct win *w, struct war_token_facts *out) {
   return 0;
 }
 
-/* wine cannot tell them. */
-int win_ui_limits(struct win *w, unsigned long *out) {
+/* wine cannot tell them; the trials see what they do. */
+int win_job_limits(struct win *w, unsigned long *flags, unsigned long *ui) {
   (void)w;
-  *out = ~0ul;
+  *flags = *ui = ~0ul;
   return 0;
 }
 

@@ -14,7 +14,7 @@
 extern int _dowildcard;
 int _dowildcard = 0;
 
-enum { ROUNDS = 50, ARGVS = 200, WORDS_MAX = 2400, WORD_MAX = 16 };
+enum { ROUNDS = 20, ARGVS = 500, WORDS_MAX = 3000, WORD_MAX = 16 };
 
 static int say(const char *what, unsigned long number) {
   printf("%s %lu\n", what, number);
@@ -22,7 +22,7 @@ static int say(const char *what, unsigned long number) {
   return 1;
 }
 
-/* --- random argv ------------------------------------------------------------ */
+/* --- random argv --------------------------------------------------------- */
 
 static uint32_t state;
 
@@ -64,7 +64,7 @@ static int check_words(int argc, wchar_t **argv) {
   return 0;
 }
 
-/* --- the command's verbs ------------------------------------------------------ */
+/* --- the command's verbs ------------------------------------------------- */
 
 static int cat(void) {
   static char buf[1 << 16];
@@ -113,7 +113,7 @@ static int tree(const wchar_t *file, bool stay) {
   return 0;
 }
 
-/* --- the driver ----------------------------------------------------------------- */
+/* --- the driver ---------------------------------------------------------- */
 
 struct drive {
   wchar_t *runner, *workspace;
@@ -177,7 +177,7 @@ static int drive_codes(struct drive *d) {
   DWORD code;
   size_t i, n = sizeof some / sizeof *some;
   state = 99;
-  for (i = 0; i < n + 22; i++) {
+  for (i = 0; i < n + 8; i++) {
     uint32_t want = i < n ? some[i] : next() << 16 ^ next();
     swprintf(number, 16, L"%lu", (unsigned long)want);
     if (run(d, more, 2, FALSE, &pi) != 0)
