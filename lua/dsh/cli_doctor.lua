@@ -1,5 +1,6 @@
 --- dshsh doctor: try everything, say what was refused, and whether what is
 -- claimed was proven. Exit 0 only then.
+local core = require("dsh.core")
 local doctor = require("dsh.doctor")
 local json = require("dsh.json")
 local open = require("dsh.cli_open")
@@ -63,8 +64,16 @@ return {
     if not root then
       return nil, why
     end
+    -- One run of the harness does it all: there is no share done to show.
+    local waits = core.sys.isatty(2)
+    if waits then
+      io.stderr:write("trying every effect on every backend ...")
+    end
     local data, err = doctor.run({ workspace = root, backend = args.backend,
       whole = args.matrix })
+    if waits then
+      io.stderr:write("\r\27[K")
+    end
     if not data then
       return nil, err
     end
