@@ -80,6 +80,7 @@ struct probe_spec {
   char self[PROBE_PATH_MAX]; /* this binary, as the sandbox sees it */
   enum probe_pass pass;
   bool quick;       /* one form and one actor only */
+  bool hurry;       /* the short form: share memory where it can be */
   pid_t victim;     /* an outside process of this user */
   uint64_t counter; /* address of the counters in the victim */
   int port;         /* TCP on 127.0.0.1, outside */

@@ -222,10 +222,11 @@ int probe_run_cell(const struct probe_spec *s, const struct probe_cell *c,
                    int sync_fd) {
   static struct act a;
   act_begin(&a, s, c, sync_fd);
-  if (c->actor != ACTOR_THREAD &&
-      !(c->op->flags & (OP_ONE | OP_HOST | OP_PAIR)))
-    return run_light(&a);
-  return run_heavy(&a);
+  /* a user namespace is not for who shares memory */
+  if (c->actor == ACTOR_THREAD || !strcmp(c->op->effect, "mount") ||
+      (!s->hurry && c->op->flags & (OP_ONE | OP_HOST | OP_PAIR)))
+    return run_heavy(&a);
+  return run_light(&a);
 }
 
 int probe_inside(const char *spec_path) {

@@ -244,6 +244,7 @@ int probe_short(int argc, char **argv) {
   umask(022);
   snprintf(r.facts, sizeof r.facts, "%s/probe-facts", r.spec.outside);
   r.spec.victim = getpid();
+  r.spec.hurry = true;
   if (r.bare && (rc = prepare(&r))) {
     fprintf(stderr, "dsh-probe: cannot make targets: %s\n", strerror(rc));
     return 2;

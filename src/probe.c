@@ -146,6 +146,7 @@ static void unusable(struct dsh_probe_result *r, const char *stage, int errnum,
 /* Two throw-away directories: one is granted, one is not; and a socket of
  * ours with an abstract name, which nobody inside may reach. */
 struct places {
+  const char *program, *bare; /* what tries, and its lines without a sandbox */
   int listener;
   char name[16];
   char base[PATH_MAX - 16], root[PATH_MAX], outside[PATH_MAX];
@@ -304,10 +305,9 @@ static void judge(const struct dsh_backend *b, const struct dsh_outcome *o,
 
 /* One mode: plan as confine would, with the private root as workspace. */
 static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
-                    enum dsh_mode mode, const char *program,
-                    const struct places *at, int64_t limit_ms,
-                    struct dsh_arena *a, struct dsh_probe_result *r,
-                    struct dsh_error *err) {
+                    enum dsh_mode mode, const struct places *at,
+                    int64_t limit_ms, struct dsh_arena *a,
+                    struct dsh_probe_result *r, struct dsh_error *err) {
   struct dsh_policy policy = {.mode = mode,
                               .workspace_root = at->root,
                               .temp = DSH_TEMP_PRIVATE,
@@ -318,7 +318,7 @@ static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
   const struct dsh_outcome *o;
   struct dsh_roots roots;
   struct dsh_run *run;
-  const char *bare = program ? try_bare(a, program, at, limit_ms) : NULL;
+  const char *bare = at->bare;
   int stdin_fd = -1, e;
   if (dsh_roots_resolve(a, &policy, NULL, NULL, &roots, err) != 0)
     return -1;
@@ -327,7 +327,7 @@ static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
   if (b->plan(a, &in, &plan.argv, err) != 0)
     return -1;
   plan.argv_at = plan.argv.n;
-  dsh_strv_add(a, &plan.argv, bare ? program : "/bin/true");
+  dsh_strv_add(a, &plan.argv, bare ? at->program : "/bin/true");
   if (bare) {
     const char *path = dsh_format(a, "%s/probe-stdin", at->outside);
     add_words(a, &plan.argv, at, NULL);
@@ -352,7 +352,6 @@ static int try_mode(const struct dsh_backend *b, const struct dsh_launch *proto,
 int dsh_probe_backend(const struct dsh_backend *b, const struct dsh_launch *in,
                       int64_t limit_ms, struct dsh_arena *a,
                       struct dsh_probe_result *r, struct dsh_error *err) {
-  const char *program = dsh_probe_program(a);
   struct places at;
   int m, e = 0;
   if (b == &dsh_backend_landlock && in->host->landlock_abi <= 0) {
@@ -365,8 +364,12 @@ int dsh_probe_backend(const struct dsh_backend *b, const struct dsh_launch *in,
   }
   if (make_places(&at, err) != 0)
     return -1;
+  /* once for both modes: what is refused leaves its targets as they were, and
+   * what is not is repaired by who did it */
+  at.program = dsh_probe_program(a);
+  at.bare = at.program ? try_bare(a, at.program, &at, limit_ms) : NULL;
   for (m = 0; m < 2 && e == 0; m++) {
-    e = try_mode(b, in, (enum dsh_mode)m, program, &at, limit_ms, a, r, err);
+    e = try_mode(b, in, (enum dsh_mode)m, &at, limit_ms, a, r, err);
     if (!r->usable)
       break;
   }
