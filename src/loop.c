@@ -34,6 +34,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_cond_t changed;
 static int epoll_fd = -1, wake_fd = -1, start_errno;
 static struct dsh_run *runs;
+/* When the thread looks up by itself. It may be earlier than need be: to wake
+ * it for every new run costs more than to look up once for nothing. */
+static int64_t look_up = INT64_MAX;
 
 int64_t loop_now_ms(void) {
   struct timespec t;
@@ -141,7 +144,6 @@ static void on_output(struct dsh_run *r, struct source *s, size_t limit) {
     if (n > 0) {
       limit -= (size_t)n;
       stream_put(stream, r->spill_dir, chunk, (size_t)n);
-      pthread_cond_broadcast(&changed);
     } else if (n < 0 && errno == EINTR) {
       continue;
     } else if (n < 0 && errno == EAGAIN) {
@@ -246,12 +248,18 @@ static void handle(struct source *s) {
   }
 }
 
+static int64_t due_of(const struct dsh_run *r) {
+  int64_t due = r->kill_ms ? r->kill_ms : r->deadline_ms;
+  return r->reaped ? 0 : due ? due : INT64_MAX;
+}
+
 /* Acts on what is due and returns the time until the next, -1 for none. */
 static int keep_deadlines(void) {
-  int64_t now = loop_now_ms(), next = -1;
+  int64_t now = loop_now_ms(), left;
   struct dsh_run *r, *after;
+  if (look_up <= now)
+    look_up = INT64_MAX;
   for (r = runs; r; r = after) {
-    int64_t due;
     after = r->next;
     if (r->deadline_ms && now >= r->deadline_ms) {
       r->deadline_ms = 0;
@@ -264,11 +272,13 @@ static int keep_deadlines(void) {
       settle(r);
       continue;
     }
-    due = r->kill_ms ? r->kill_ms : r->deadline_ms;
-    if (due && (next < 0 || due - now < next))
-      next = due - now;
+    if (due_of(r) < look_up)
+      look_up = due_of(r);
   }
-  return next > 1 << 30 ? 1 << 30 : (int)next;
+  if (look_up == INT64_MAX)
+    return -1;
+  left = look_up > now ? look_up - now : 0;
+  return left > 1 << 30 ? 1 << 30 : (int)left;
 }
 
 static void *loop_main(void *arg) {
@@ -330,7 +340,8 @@ int loop_add(struct dsh_run *r) {
     if (s->fd >= 0 && (i != SOURCE_IN || r->input_len || !r->keep_input))
       epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &e);
   }
-  wake(); /* a new deadline may come first */
+  if (due_of(r) < look_up)
+    wake();
   pthread_mutex_unlock(&mutex);
   return 0;
 }
