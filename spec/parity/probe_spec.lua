@@ -122,6 +122,27 @@ describe("dsh-probe", function()
     end
   end)
 
+  it("answers in short within 50 ms", function()
+    local core, runner = require("dsh.core"), require("dsh.runner")
+    local d = h.scratch()
+    local words = { probe, "--short", "--root", d.W, "--outside", d.O }
+    h.exec(table.move({ "--bare" }, 1, 1, #words + 1,
+      table.move(words, 1, #words, 1, {})))
+    local p <close> = assert(core.confine.provider({ backend = "landlock" }))
+    local record, err = p:confine(words, { mode = "read-only",
+      workspace_root = d.W })
+    if not record then
+      return pending("no Landlock here: " .. tostring(err))
+    end
+    local best = math.huge
+    for _ = 1, 7 do -- the best: other work on this machine is not ours
+      local r = assert(runner.run(record, { cwd = "/", observe = false }))
+      assert.equal(0, r.exit_code, r.stderr.text)
+      best = math.min(best, r.wall_ms)
+    end
+    assert.is_true(best < 50, best .. " ms")
+  end)
+
   it("refuses words it does not know", function()
     assert.equal(2, h.exec({ probe }).code)
     assert.equal(2, h.exec({ probe, "--short", "--root", "x" }).code)
