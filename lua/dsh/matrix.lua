@@ -328,10 +328,12 @@ end
 
 local function run_users(opts, provider, base, program)
   local running, cells, starts, failure = {}, {}, {}, nil
+  local made = {}
   for _, user in ipairs(opts.users) do
     local at, err = make_places(provider, base, user)
     local argv
     if at then
+      made[#made + 1] = at.T
       argv, err = harness_argv(opts, at, program, user)
     end
     local handle
@@ -357,7 +359,9 @@ local function run_users(opts, provider, base, program)
       table.move(parsed.cells, 1, #parsed.cells, #cells + 1, cells)
       table.move(parsed.starts, 1, #parsed.starts, #starts + 1, starts)
     end
-    run_bare(provider, { "/bin/rm", "-rf", r.at.T })
+  end
+  for _, dir in ipairs(made) do
+    run_bare(provider, { "/bin/rm", "-rf", dir })
   end
   if failure then
     return nil, failure
