@@ -2,6 +2,7 @@
 -- row. Every run goes the whole way: confine, start, drain, result.
 local frame = require("frame")
 local dsh = require("dsh")
+local sys = require("dsh.core").sys
 local lib = frame.lib
 
 local GB <const> = 1 << 30
@@ -25,9 +26,20 @@ local function memory_kb()
 end
 
 local function count(dir)
-  local p = assert(io.popen("ls " .. dir .. " | wc -l"))
-  local n = p:read("n")
-  p:close()
+  return #assert(sys.list(dir))
+end
+
+local function children()
+  local n = 0
+  for _, task in ipairs(assert(sys.list("/proc/self/task"))) do
+    local f = io.open("/proc/self/task/" .. task .. "/children")
+    for _ in (f and f:read("a") or ""):gmatch("%d+") do
+      n = n + 1
+    end
+    if f then
+      f:close()
+    end
+  end
   return n
 end
 
@@ -94,7 +106,7 @@ local function growth(title, n, start)
   in_a_row(200, start)
   collectgarbage()
   local fds, threads = count("/proc/self/fd"), count("/proc/self/task")
-  local children = count("/proc/self/task/*/children")
+  local processes = children()
   local kb, begin = memory_kb(), lib.now()
   in_a_row(n, start)
   local ms = (lib.now() - begin) / 1e6
@@ -102,7 +114,7 @@ local function growth(title, n, start)
   print(("%s: %d in %.1f s (%.2f ms each): descriptors %+d, threads %+d, "
     .. "processes %+d, memory %+d kB"):format(title, n, ms / 1e3, ms / n,
     count("/proc/self/fd") - fds, count("/proc/self/task") - threads,
-    count("/proc/self/task/*/children") - children, memory_kb() - kb))
+    children() - processes, memory_kb() - kb))
 end
 
 growth("runs", RUNS, function()
