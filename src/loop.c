@@ -417,6 +417,8 @@ size_t dsh_run_take_denials(struct dsh_run *r, struct dsh_arena *a,
                             struct dsh_denial *out, size_t max) {
   size_t i, n;
   pthread_mutex_lock(&mutex);
+  if (!r->finished && r->source[SOURCE_STATUS].fd >= 0)
+    on_status(r, &r->source[SOURCE_STATUS]); /* what is under way, too */
   n = r->finished ? 0 : r->n_denials < max ? r->n_denials : max;
   for (i = 0; i < n; i++) {
     out[i] = r->denial[i];

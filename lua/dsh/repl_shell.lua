@@ -19,7 +19,6 @@ shell.__index = shell
 local START_MS = 10000 -- for the first reply
 local QUERY_MS = 5000  -- for an answer of an idle shell
 local END_MS = 5000    -- for its end
-local LATE_MS = 2      -- for records that are under way
 local STATE_FIELDS = 9
 
 --- One word for bash.
@@ -154,15 +153,9 @@ function shell:query(text, n)
 end
 
 --- The typed refusals since the last command began. They were sent before
--- the command went on, but another thread reads them: a moment for it.
+-- the refused calls returned, so none is missing.
 function shell:denials()
-  self.run:wait(LATE_MS)
-  local list = self.run:denials()
-  if #list == 0 and self.status ~= 0 then
-    self.run:wait(5 * LATE_MS)
-    list = self.run:denials()
-  end
-  return list
+  return self.run:denials()
 end
 
 local STATE = [[__dsh_f=; for __dsh_i in 3 4 5 6 7 8 9; do ]]

@@ -13,6 +13,9 @@ describe("the transcript in README.md", function()
       true) == nil then
       return pending("bwrap is not fully usable here")
     end
+    if #h.scratch().base > 40 then
+      return pending("the scratch directory's name is too long for the lines")
+    end
     local readme = h.read("README.md")
     local shown = readme:match("\n```\n(dshsh %d.-)```\n")
     assert.equal(shown, require("transcript").make())
