@@ -180,6 +180,61 @@ static void allow_all(const struct run *r, const struct paths *list,
       fail(DSH_STAGE_GRANT, -e, list->at[i]);
 }
 
+/* Is one of the directories that lead to `path` a granted root? By what they
+ * are, since a root may have other names. */
+static bool is_granted(const struct launch *l, const char *path) {
+  char dir[PATH_BYTES];
+  struct stat st, root;
+  char *slash;
+  int i;
+  snprintf(dir, sizeof dir, "%s", path);
+  while ((slash = strrchr(dir, '/')) && slash != dir) {
+    *slash = '\0';
+    for (i = 0; stat(dir, &st) == 0 && i < l->rw.n; i++)
+      if (fstat(l->rw.fd[i], &root) == 0 && st.st_dev == root.st_dev &&
+          st.st_ino == root.st_ino)
+        return true;
+  }
+  return false;
+}
+
+/* A file that was opened before the runner's mounts were made can be reopened
+ * (/proc/self/fd/0) through the mount it came by, and Landlock grants all of a
+ * root: what only a read-only mount protects would be open. So such a file is
+ * opened anew, as it is seen from here. */
+static void see_from_here(const struct launch *l, int fd) {
+  char path[PATH_BYTES], link[32];
+  struct stat st, here;
+  struct statvfs fs;
+  int flags = fcntl(fd, F_GETFL), place, again;
+  off_t at = lseek(fd, 0, SEEK_CUR);
+  if (flags < 0 || (!(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY) ||
+      fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0 ||
+      fd_path(fd, path, sizeof path) < 0 || !is_granted(l, path))
+    return;
+  place = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  if (place < 0 || fstat(place, &here) != 0 || fstatvfs(place, &fs) != 0 ||
+      here.st_dev != st.st_dev || here.st_ino != st.st_ino)
+    fail(DSH_STAGE_STDIO, EACCES, path);
+  if (fs.f_flag & ST_RDONLY) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+    again = open(link, (flags & (O_PATH | O_NONBLOCK)) | O_RDONLY | O_CLOEXEC);
+    if (again < 0 || (at > 0 && lseek(again, at, SEEK_SET) < 0) ||
+        dup2(again, fd) < 0)
+      fail(DSH_STAGE_STDIO, errno, path);
+    close(again);
+  }
+  close(place);
+}
+
+static void check_views(const struct launch *l) {
+  int i;
+  for (i = 0; l->rw.n && i <= 2; i++)
+    see_from_here(l, i);
+  for (i = 0; l->rw.n && i < l->n_pass; i++)
+    see_from_here(l, l->pass[i]);
+}
+
 static void prepare_ruleset(struct run *r) {
   const struct launch *l = r->launch;
   int e;
@@ -220,6 +275,8 @@ static void prepare(struct run *r, struct launch *l) {
     fail(DSH_STAGE_CAPABILITIES, -e, "drop");
   open_grants(&l->ro, l->exact);
   open_grants(&l->rw, l->exact);
+  if (l->inner)
+    check_views(l);
   if (r->abi > 0)
     prepare_ruleset(r);
 }
@@ -234,6 +291,7 @@ static struct progress {
   volatile int errnum;
   volatile int listener, listener_errnum;
   sigset_t mask;              /* the command's */
+  pid_t keeper;
   bool ignore_child;          /* SIGCHLD was ignored by the caller */
 } progress;
 
@@ -328,6 +386,11 @@ static int child_main(void *arg) {
   struct run *r = arg;
   const struct launch *l = r->launch;
   int e;
+  /* Should the keeper be killed while an execve waits (for a lease, for a
+   * file system), nothing runs unwatched afterwards. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (getppid() != progress.keeper)
+    return stopped_at(DSH_STAGE_FORK, ESRCH);
   if (r->own_group && setpgid(0, 0) != 0)
     return stopped_at(DSH_STAGE_FORK, errno);
   if (r->tty != NO_FD)
@@ -353,6 +416,7 @@ static void start(struct run *r) {
   static char stack[STACK] __attribute__((aligned(16)));
   if (FAULTY(FAULT_NO_MEMORY))
     fail(DSH_STAGE_FORK, ENOMEM, "clone");
+  progress.keeper = getpid();
   r->child = clone(child_main, stack + sizeof stack,
                    CLONE_VM | CLONE_VFORK | CLONE_FILES, r);
   if (r->child < 0)

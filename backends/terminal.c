@@ -18,7 +18,12 @@
 #include "../src/syscalls.h"
 #include "launch.h"
 
-enum { PATH_BYTES = 4096, PTS_FIRST = 136, PTS_LAST = 143 };
+enum {
+  PATH_BYTES = 4096,
+  PTS_FIRST = 136,
+  PTS_LAST = 143,
+  LOOKS_MAX = 16384 /* descriptors: nobody else is served meanwhile */
+};
 
 /* The caller's descriptor `fd`, itself; or -errno. */
 static int take_fd(pid_t pid, int fd) {
@@ -58,39 +63,37 @@ void terminal_peer(const struct run *r, const struct dsh_notif *n) {
   close(master);
 }
 
-/* Does descriptor `name` of the caller say that it is the master of terminal
- * `index`? (proc(5): the tty-index line of fdinfo.) */
-static bool is_master_of(pid_t pid, const char *name, int index) {
-  char path[80], text[512];
-  const char *line;
-  ssize_t n;
-  int fd;
-  snprintf(path, sizeof path, "/proc/%d/fdinfo/%.16s", (int)pid, name);
-  fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0)
-    return false;
-  text[n] = '\0';
-  line = strstr(text, "tty-index:");
-  return line && atoi(line + 10) == index;
+/* The caller's descriptor `fd` if it is the master of terminal `index`; or
+ * -1. Asked of the descriptor itself: fdinfo would tell too, but how long that
+ * takes to print is up to the caller (epolls, locks). */
+static int take_master(pid_t pid, int fd, int index) {
+  int number, master = take_fd(pid, fd);
+  if (master >= 0 && ioctl(master, (int)TIOCGPTN, &number) == 0 && number == index)
+    return master;
+  if (master >= 0)
+    close(master);
+  return -1;
+}
+
+static bool is_ptmx(const struct stat *st) {
+  return S_ISCHR(st->st_mode) && st->st_rdev == makedev(5, 2);
 }
 
 /* A master of terminal `index` among the caller's descriptors; or -1. */
 static int find_master(pid_t pid, int index) {
   char path[48];
   struct dirent *e;
+  struct stat st;
   DIR *d;
-  int fd = -1;
+  int fd = -1, left = LOOKS_MAX;
   snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
   d = opendir(path);
   if (!d)
     return -1;
-  while (fd < 0 && (e = readdir(d)))
-    if (e->d_name[0] != '.' && is_master_of(pid, e->d_name, index))
-      fd = take_fd(pid, atoi(e->d_name));
+  while (fd < 0 && left-- > 0 && (e = readdir(d)))
+    if (e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &st, 0) == 0 &&
+        is_ptmx(&st))
+      fd = take_master(pid, atoi(e->d_name), index);
   closedir(d);
   return fd;
 }

@@ -105,8 +105,12 @@ static void kill_now(struct dsh_run *r) {
     if (r->source[SOURCE_STATUS].fd >= 0)
       shutdown(r->source[SOURCE_STATUS].fd, SHUT_WR);
     signal_group(r, SIGCONT);
+    if (!r->apart) /* a namespace dies with its first process */
+      kill_below(r->pid); /* the keeper may wait for one of them */
     return;
   }
+  if (is_kept(r) && !r->apart && !r->reaped)
+    kill_below(r->pid);
   drop(&r->source[SOURCE_STATUS]);
   signal_group(r, SIGKILL);
 }

@@ -82,6 +82,9 @@ void status_packet(struct dsh_run *r, const void *packet, size_t n);
 /* Turns everything heard into the outcome's facts; after the end. */
 void status_conclude(struct dsh_run *r);
 
+/* orphans.c: kills whatever descends from `pid`, as far as /proc tells. */
+void kill_below(pid_t pid);
+
 /* pty.c: makes a terminal: *master, and its other side three times over. All
  * numbers are at least `above`. 0 or -1 with errno. */
 int pty_open(unsigned short rows, unsigned short cols, int above, int *master,

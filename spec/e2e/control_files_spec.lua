@@ -39,4 +39,21 @@ describe("a file that decides the mode", function()
     assert.equal("POLICY_UNSUPPORTED", err.code)
     assert.is_false(h.exists(d.W .. "/free"))
   end)
+
+  it("is not written through stdin either", function()
+    if not h.exists("/usr/bin/bwrap") then
+      return pending("no bwrap here")
+    end
+    local d = h.scratch()
+    local patch = d.W .. "/p.yml"
+    local text = "- id: sandbox-policy\n  merge: {mode: workspace-write}\n"
+    h.write(patch, text)
+    os.execute(("DSH_HOME=%s/home build/dshsh run --backend bwrap --patch %s "
+      .. "--workspace %s -- /bin/sh -c 'read first; cat; echo %s $first; "
+      .. "echo x > /proc/self/fd/0' < %s > %s/said 2> %s/err"):format(d.O,
+      patch, d.W, "saw", patch, d.O, d.O))
+    assert.equal(text, h.read(patch))
+    assert.equal("  merge: {mode: workspace-write}\n"
+      .. "saw - id: sandbox-policy\n", h.read(d.O .. "/said"))
+  end)
 end)
