@@ -57,14 +57,15 @@ static int give_up(struct start *s, const char *stage) {
 }
 
 static void default_signals(void) {
-  struct sigaction dfl;
+  /* The kernel's record, all zero: default action, no flags, empty mask. By
+   * the system call, since a libc keeps two signals to itself, which a caller
+   * may have been started with ignored all the same. */
+  static const unsigned char dfl[64];
   sigset_t none;
   int sig;
-  memset(&dfl, 0, sizeof dfl);
-  dfl.sa_handler = SIG_DFL;
   for (sig = 1; sig < NSIG; sig++)
     if (sig != SIGKILL && sig != SIGSTOP)
-      sigaction(sig, &dfl, NULL);
+      syscall(SYS_rt_sigaction, sig, dfl, NULL, (size_t)(NSIG - 1) / 8);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
 }
