@@ -68,7 +68,8 @@ void terminal_peer(const struct run *r, const struct dsh_notif *n) {
  * takes to print is up to the caller (epolls, locks). */
 static int take_master(pid_t pid, int fd, int index) {
   int number, master = take_fd(pid, fd);
-  if (master >= 0 && ioctl(master, (int)TIOCGPTN, &number) == 0 && number == index)
+  if (master >= 0 && ioctl(master, (int)TIOCGPTN, &number) == 0 &&
+      number == index)
     return master;
   if (master >= 0)
     close(master);
