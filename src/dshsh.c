@@ -48,6 +48,26 @@ static int traceback(lua_State *L) {
   return 1;
 }
 
+/* Modules are never looked for in the current directory, which a confined
+ * command may have written: templates that are not absolute go. */
+static void only_absolute(lua_State *L, const char *field) {
+  luaL_Buffer b;
+  const char *at, *end;
+  lua_getfield(L, -1, field);
+  at = lua_tostring(L, -1);
+  luaL_buffinit(L, &b);
+  for (; at && *at; at = *end ? end + 1 : end) {
+    end = strchrnul(at, ';');
+    if (*at == '/') {
+      luaL_addlstring(&b, at, (size_t)(end - at));
+      luaL_addchar(&b, ';');
+    }
+  }
+  luaL_pushresult(&b);
+  lua_setfield(L, -3, field);
+  lua_pop(L, 1);
+}
+
 static void set_up(lua_State *L, const char *tree) {
   lua_gc(L, LUA_GCINC, GC_PAUSE, 0, 0);
   luaL_openlibs(L);
@@ -55,6 +75,8 @@ static void set_up(lua_State *L, const char *tree) {
   lua_pushcfunction(L, luaopen_dsh_core);
   lua_setfield(L, -2, "dsh.core");
   lua_getglobal(L, "package");
+  only_absolute(L, "path");
+  only_absolute(L, "cpath");
   lua_getfield(L, -1, "path");
   lua_pushfstring(L, "%s/?.lua;%s/?/init.lua;%s", tree, tree,
                   lua_tostring(L, -1));

@@ -4,10 +4,10 @@
  * one harmless instance of each class of effect on a throw-away target. Its
  * words come back over a pipe; whether the line works at all is told by the
  * keeper. What failed before is given a cause and one fix. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -152,9 +152,10 @@ struct places {
   char base[PATH_MAX - 16], root[PATH_MAX], outside[PATH_MAX];
 };
 
-/* /tmp will do: the policy's only temp directory is the root itself. */
+/* Not in /tmp unless nothing else will do: every workspace-write run may write
+ * there, and could lead what is tried unconfined elsewhere by a link. */
 static bool make_base(struct places *p) {
-  const char *at[] = {"/tmp", "/var/tmp", getenv("TMPDIR"), getenv("HOME")};
+  const char *at[] = {"/var/tmp", getenv("HOME"), getenv("TMPDIR"), "/tmp"};
   size_t i;
   for (i = 0; i < sizeof at / sizeof *at; i++) {
     int n;
@@ -200,21 +201,32 @@ static int make_places(struct places *p, struct dsh_error *err) {
   return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *at) {
-  (void)st;
-  (void)kind;
-  (void)at;
-  if (remove(path) != 0) {
-    /* another user's, or gone: nothing that we can do more */
+/* By descriptors, and never through a link that somebody put there. */
+static void remove_tree(int parent, const char *name, int depth) {
+  struct dirent *e;
+  DIR *d;
+  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+                                    O_CLOEXEC);
+  if (fd < 0) {
+    unlinkat(parent, name, 0);
+    return;
   }
-  return 0;
+  d = depth < 64 ? fdopendir(fd) : NULL;
+  if (!d) {
+    close(fd);
+    return;
+  }
+  while ((e = readdir(d)))
+    if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+      remove_tree(fd, e->d_name, depth + 1);
+  closedir(d);
+  unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 static void remove_places(const struct places *p) {
   if (p->listener >= 0)
     close(p->listener);
-  nftw(p->base, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+  remove_tree(AT_FDCWD, p->base, 0);
 }
 
 /* The probe program's words for one mode, after argv[0]. */

@@ -232,8 +232,14 @@ end
 -- directory, S for the harness. Nothing but T lies under a temp root.
 local function make_places(provider, base, user)
   local dir = ("%s/%s"):format(base, user)
-  local temp = ("/tmp/dsh-matrix-%d-%s"):format(core.sys.pid(), user)
-  local ok, err = run_bare(provider, { "/usr/bin/install", "-d", "-m", "755",
+  local made, err = run_bare(provider, { "/usr/bin/mktemp", "-d",
+    "/tmp/dsh-matrix-XXXXXXXX" }) -- nobody can have put a link there
+  if not made then
+    return nil, err
+  end
+  local temp = made.stdout.text:match("^[^\n]*")
+  local ok
+  ok, err = run_bare(provider, { "/usr/bin/install", "-d", "-m", "755",
     dir .. "/w", dir .. "/o", dir .. "/e", dir .. "/s", temp })
   return ok and { W = dir .. "/w", O = dir .. "/o", E = dir .. "/e",
     S = dir .. "/s", T = temp, out = dir .. "/s/out" }, err

@@ -57,3 +57,19 @@ describe("a file that decides the mode", function()
       .. "saw - id: sandbox-policy\n", h.read(d.O .. "/said"))
   end)
 end)
+
+describe("a Lua module", function()
+  h.guard()
+
+  it("is not taken from the directory where dshsh is started", function()
+    local d = h.scratch()
+    h.write(d.W .. "/planted.lua", "io.stdout:write('planted')")
+    h.write(d.O .. "/p.yml", "- insert:\n    - {id: x, name: planted}\n")
+    local here = io.popen("pwd"):read("l")
+    os.execute(("cd %s && DSH_HOME=%s/home %s/build/dshsh run --patch "
+      .. "%s/p.yml -- /bin/true > %s/said 2>&1"):format(d.W, d.O, here, d.O,
+      d.O))
+    local said = h.read(d.O .. "/said")
+    assert.is_truthy(said:find("no such Lua module", 1, true), said)
+  end)
+end)
