@@ -171,6 +171,7 @@ static void leaf(struct code *c, const struct call *call) {
     return;
   case DSH_CALL_URING:
   case DSH_CALL_MOUNT:
+  case DSH_CALL_QUEUE:
     emit(c, DSH_BPF_JEQ, nr, NEVER, ALLOW);
     return;
   case DSH_CALL_NAME:

@@ -24,6 +24,7 @@ enum dsh_call_class {
   DSH_CALL_URING,    /* runs other calls out of seccomp's sight: refused */
   DSH_CALL_LIMITS,   /* sets limits of another process: refused */
   DSH_CALL_MOUNT,    /* a user namespace would allow it: refused */
+  DSH_CALL_QUEUE,    /* names of message queues, files of the host's: refused */
   DSH_CALL_OPEN,     /* observed when its flags ask for writing; a terminal */
   DSH_CALL_NAME      /* changes a directory or a size by path: observed */
 };
@@ -66,6 +67,8 @@ enum dsh_call_class {
   X(fspick, 433, 433, MOUNT)                                                 \
   X(mount_setattr, 442, 442, MOUNT)                                          \
   X(open_tree_attr, 467, 467, MOUNT)                                         \
+  X(mq_open, 240, 180, QUEUE)                                                \
+  X(mq_unlink, 241, 181, QUEUE)                                              \
   X(open, 2, -1, OPEN)                                                       \
   X(openat, 257, 56, OPEN)                                                   \
   X(openat2, 437, 437, NAME)                                                 \
@@ -88,7 +91,9 @@ enum dsh_call_class {
 
 /* Why mounting: Landlock refuses mount(2), but an overlay made by fsopen and
  * fsconfig empties and remakes the "work" directory of any place its maker's
- * uid may write, asking nobody, long before it is attached anywhere. */
+ * uid may write, asking nobody, long before it is attached anywhere. And a
+ * message queue: Landlock lets nobody open one, but its name is made before
+ * that is asked, and removed without asking. */
 
 /* Terminal injection: refused in every program, so that a confined command
  * on a terminal needs no session of its own. */

@@ -86,7 +86,8 @@ static void every_number(void **state) {
         want = enosys;
       else if (c == DSH_CALL_META_NEW)
         want = ws ? enosys : erofs;
-      else if (c == DSH_CALL_URING || c == DSH_CALL_MOUNT)
+      else if (c == DSH_CALL_URING || c == DSH_CALL_MOUNT ||
+               c == DSH_CALL_QUEUE)
         want = eperm;
       else if (c == DSH_CALL_NAME && obs)
         want = DSH_SECCOMP_NOTIFY;
