@@ -300,6 +300,25 @@ static void shield(struct gather *g, const char *path, bool exists) {
   dsh_strv_add(g->a, &g->out->protected_, path);
 }
 
+/* A root that is another name (a bind mount) of the path or of a directory
+ * above it leads to it around everything that is done about its own name. */
+static void check_aliases(struct gather *g, const char *path) {
+  char *at = dsh_strdup(g->a, path), *slash;
+  const struct dsh_root *r;
+  struct stat st;
+  size_t i;
+  while (at && *at) {
+    for (i = 0; stat(at, &st) == 0 && i < g->out->n; i++) {
+      r = &g->out->root[i];
+      if (r->dev == (uint64_t)st.st_dev && r->ino == (uint64_t)st.st_ino &&
+          !dsh_path_within(path, r->path))
+        cannot(g, path, dsh_format(g->a, "is reached as %s too", r->path));
+    }
+    slash = strrchr(at, '/');
+    *slash = '\0';
+  }
+}
+
 /* A link in a writable place could be replaced: protecting what it leads to
  * now would not protect the name. */
 static int policy_shield(struct gather *g, const char *name,
@@ -327,6 +346,7 @@ static int policy_shield(struct gather *g, const char *name,
       shield(g, links.v[i], true);
     }
   shield(g, path, exists);
+  check_aliases(g, path);
   return 0;
 }
 
