@@ -50,6 +50,18 @@ static void add_gap(struct dsh_arena *a, struct dsh_grade *g,
   g->gap[g->n_gaps++].reason = reason;
 }
 
+void dsh_grade_open(struct dsh_grade *g, const char *effect,
+                    const char *reason) {
+  size_t i;
+  for (i = 0; i < g->n_gaps; i++)
+    if (strcmp(g->gap[i].effect, effect) == 0)
+      return;
+  if (g->n_gaps == GAPS_MAX)
+    return;
+  g->gap[g->n_gaps++] = (struct dsh_gap){effect, reason};
+  g->enforcement = DSH_ENFORCE_PARTIAL;
+}
+
 /* "inside" is writing under the root: what workspace-write is for. */
 static bool is_granted(enum dsh_mode mode, const struct finding *f) {
   return mode == DSH_WORKSPACE_WRITE && is(f->class, f->class_n, "inside");

@@ -11,6 +11,9 @@
  * confined. What went through confined, or has no line, is a gap. */
 int dsh_grade_report(struct dsh_arena *a, enum dsh_mode mode, const char *bare,
                      const char *confined, struct dsh_grade *out);
+/* Adds what is known to be open although the short form does not try it. */
+void dsh_grade_open(struct dsh_grade *g, const char *effect,
+                    const char *reason);
 /* What lies outside the model on any host; never lowers a grade. */
 void dsh_grade_limits(struct dsh_arena *a, struct dsh_grade *out);
 
