@@ -4,7 +4,11 @@
 --   dshsh lua examples/explain.lua record
 local json = require("dsh.json")
 
-local name = assert(arg[1], "usage: explain.lua RECORD")
+local name = arg[1]
+if not name then
+  print("usage: explain.lua RECORD")
+  return 2
+end
 local file = assert(io.open(name))
 local r = assert(json.decode(file:read("a")))
 file:close()

@@ -11,6 +11,12 @@ return {
     cmd:handle_options(false)
   end,
   run = function(args, app)
+    if args.script == "-h" or args.script == "--help" then
+      print("Usage: dshsh lua [SCRIPT [ARGUMENTS]]\n\n"
+        .. "run a Lua script with the toolkit at hand; '-' or no SCRIPT: "
+        .. "standard input.\nThe script itself is trusted and not confined.")
+      return 0
+    end
     local file = args.script
     local chunk, why = loadfile(file ~= "-" and file or nil, "t")
     if not chunk then

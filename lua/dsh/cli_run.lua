@@ -94,6 +94,9 @@ local function run(args, app)
   if #argv == 0 then
     app.err("run: no command after '--'")
     return FAILURE
+  elseif argv[1] == "" then
+    app.err("run: the command after '--' is an empty string")
+    return FAILURE
   end
   local ctx, mode, from = open.open(args)
   if not ctx then

@@ -106,7 +106,10 @@ local function event_writer(args)
     return function() end
   end
   local fd = tonumber(args.json)
-  local file = fd and io.open("/dev/fd/" .. fd, "w")
+  -- Opening a file anew would have an offset of its own, and "w" would empty
+  -- what the caller wrote there before.
+  local own = { [1] = io.stdout, [2] = io.stderr }
+  local file = own[fd] or fd and io.open("/dev/fd/" .. fd, "a")
   if not file then
     return nil, ("--json: %s is not an open descriptor"):format(args.json)
   end

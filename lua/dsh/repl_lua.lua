@@ -88,9 +88,7 @@ local function compile(app, code)
 end
 
 local function perform(chunk)
-  local results = table.pack(xpcall(chunk, function(err)
-    return type(err) == "string" and debug.traceback(err, 2) or err
-  end))
+  local results = table.pack(pcall(chunk))
   if not results[1] then
     text.say(text.visible(tostring(results[2]), WIDTH), "bad")
     return

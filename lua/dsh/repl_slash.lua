@@ -153,7 +153,7 @@ commands.config = {
 }
 
 commands.patch = {
-  usage = "/patch FILE", summary = "start over with one more patch",
+  usage = "/patch FILE", summary = "check a patch of the profile",
   run = function(app, _, words)
     if not words[1] then
       return say("usage: /patch FILE")

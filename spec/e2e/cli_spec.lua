@@ -247,6 +247,22 @@ describe("dshsh as a script's interpreter", function()
     assert.equal("result", events[2].event)
     assert.equal(6, events[2].exitCode)
   end)
+
+  it("writes events behind what the file already holds", function()
+    local d = h.scratch()
+    for _, fd in ipairs({ "1", "3" }) do
+      local r = h.exec({ "sh", "-c",
+        ("exec %s>%s; echo before >&%s; exec %s --json %s -c 'echo hi'")
+        :format(fd, h.quote(d.O .. "/mixed"), fd, h.quote(h.dshsh_path), fd) })
+      assert.equal(0, r.code)
+      local text = h.read(d.O .. "/mixed")
+      assert.is_truthy(text:find('^before\n{"event":"start"'), text)
+      assert.is_truthy(text:find('\n{"event":"result"', 1, true), text)
+      if fd == "1" then
+        assert.is_truthy(text:find("}\nhi\n{", 1, true), text)
+      end
+    end
+  end)
 end)
 
 describe("dshsh lua", function()
