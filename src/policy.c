@@ -291,10 +291,20 @@ static void cannot(struct gather *g, const char *path, const char *why) {
                dsh_format(g->a, "%s: %s", path, why));
 }
 
+static bool is_shielded(const struct dsh_roots *r, const char *path) {
+  size_t i;
+  for (i = 0; i < r->protected_.n; i++)
+    if (dsh_path_within(path, r->protected_.v[i]))
+      return true;
+  return false;
+}
+
 static void shield(struct gather *g, const char *path, bool exists) {
   drop_roots_in(g, path);
   if (!root_of(g->out, path))
     return; /* no writable root reaches it */
+  if (!exists && is_shielded(g->out, path))
+    return; /* nobody inside can make it in a protected directory */
   if (!exists)
     cannot(g, path, "does not exist");
   dsh_strv_add(g->a, &g->out->protected_, path);
@@ -350,16 +360,19 @@ static int policy_shield(struct gather *g, const char *name,
   return 0;
 }
 
-static void control_shields(struct gather *g) {
+/* What exists first: it may hold what does not. */
+static void control_shields(struct gather *g, bool existing) {
   size_t i, n = dsh_control_count();
   for (i = 0; i < n; i++) {
     const char *path = dsh_control_at(i);
     const struct dsh_root *r;
     struct stat st;
+    if ((lstat(path, &st) == 0) != existing)
+      continue;
     drop_roots_in(g, path);
     r = root_of(g->out, path);
     if (r && !dsh_control_denied(path, r->path))
-      shield(g, path, lstat(path, &st) == 0);
+      shield(g, path, existing);
   }
 }
 
@@ -400,7 +413,8 @@ int dsh_roots_resolve(struct dsh_arena *a, const struct dsh_policy *p,
     for (i = 0; i < p->protected_.n; i++)
       if (policy_shield(&g, p->protected_.v[i], err) < 0)
         return -1;
-    control_shields(&g);
+    control_shields(&g, true);
+    control_shields(&g, false);
     if (!a->failed)
       settle_shields(&out->protected_);
   }

@@ -72,4 +72,20 @@ describe("a Lua module", function()
     local said = h.read(d.O .. "/said")
     assert.is_truthy(said:find("no such Lua module", 1, true), said)
   end)
+
+  it("may be missing in a state directory that lies in a root", function()
+    if not h.exists("/usr/bin/bwrap") then
+      return pending("no bwrap here")
+    end
+    local d = h.scratch()
+    local home = d.W .. "/home"
+    assert(os.execute("mkdir -m 700 " .. h.quote(home)))
+    local r = h.exec({ h.dshsh_path, "--workspace", d.W, "--backend", "bwrap",
+      "-c", ("cd %s && echo ok > free; touch home/settings.yaml; "
+        .. "mv home other"):format(h.quote(d.W)) },
+      { env = { DSH_HOME = home } })
+    assert.equal("ok\n", h.read(d.W .. "/free"), r.err)
+    assert.is_false(h.exists(home .. "/settings.yaml"))
+    assert.is_true(h.exists(home))
+  end)
 end)
